@@ -18,6 +18,7 @@ from sim.brokers import REFUSED
 from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from sim.plan import PLAIN
+from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
 
 RESENT: Final = b"relay-resent"
@@ -76,11 +77,12 @@ def nobody_else(case: Case) -> bool:
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
-    """Return from when to when a broker was well, of all brokers."""
-    since = dict.fromkeys(case.scene.brokers, -inf)
+    """Return from when to when a broker was well, of all brokers but a route's."""
+    names = [*case.scene.brokers][: -1 if case.scene.routed else None]
+    since = dict.fromkeys(names, -inf)
     found = []
     for event in case.fates:
-        if event.who in case.scene.brokers:
+        if event.who in names:
             if event.who in since:
                 found.append((since.pop(event.who), event.at))
             if event.detail.startswith(("starts", "goes on", "is well", "is cut")):
@@ -100,8 +102,10 @@ def slowed(case: Case, stay: Stay, until: float) -> float:
     reads = any("frames" in each.detail for each in case.fates if each.detail.startswith("reads"))
     rate: float = min(settings["frames"] or inf, 4.0 if reads else inf)
     sent = [each for each in stay.sent if each.at <= until]
+    # The limit is the listener's: its clients share it.
+    shared = sum(min(len(sent), len(other.sent)) for other in case.stays.values())
     rounds: float = sum(len(each.body) for each in sent + stay.messages) / settings["size"]
-    return len(sent) / rate + rounds * 2 * case.scene.weather[2]
+    return shared / rate + rounds * 2 * case.scene.weather[2]
 
 
 def refused(case: Case, stay: Stay) -> float:
@@ -638,7 +642,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     scene, settings = case.scene, case.scene.settings
     steady = scene.kind == "failover" and settings["beats"] and undisturbed(case)
     well = uneventful(case)
-    good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
+    # failover.md, "Together": for 5 seconds new sessions wait for a broker that accepts no connection
+    enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
+    good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
