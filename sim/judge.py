@@ -426,14 +426,10 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 given[key] = event.headers.get(b"message-id")
             case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
-                stay = case.stays.get((event.who, event.session))
+                acker = case.stays.get((event.who, event.session))
                 # configuration.md, `frames`: an ACK waits as well
-                named = given.get(copy) == event.headers.get(b"message-id")
-                if (
-                    named
-                    and copy in given
-                    and (stay is None or event.at + slowed(case, stay, event.at) < stay.end)
-                ):
+                stays = acker is None or event.at + slowed(case, acker, event.at) < acker.end
+                if stays and copy in given and given[copy] == event.headers.get(b"message-id"):
                     due[copy] = event.who
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 given.pop(key, None)
