@@ -155,10 +155,7 @@ def test_a_broker_that_still_serves_a_session() -> None:
 # Slots
 
 
-@given(
-    st.floats(0.1, 1000.0),
-    st.lists(st.floats(0.0, 5.0), min_size=2, max_size=50),
-)
+@given(st.floats(0.1, 1000.0), st.lists(st.floats(0.0, 5.0), min_size=2, max_size=50))
 def test_never_more_than_the_rate(rate: float, gaps: list[float]) -> None:
     """No slot lies in the past, and any two are as far apart as the rate demands."""
     health, now, slots = Health(), 1000.0, []
