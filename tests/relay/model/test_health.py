@@ -101,24 +101,6 @@ def seen(before: Told, after: Told) -> tuple[Health, Sight]:
     return health, sight
 
 
-def test_a_broker_that_was_known_to_be_well() -> None:
-    """It answered, and nobody met with trouble since."""
-    answered = Health.answered
-    told: list[tuple[Told, bool]] = [
-        ([], False),
-        ([answered], True),
-        ([trouble], False),
-        ([answered, trouble], False),
-        ([answered, dropped], False),
-        ([answered, suspected], False),
-        ([trouble, answered], True),
-        ([dropped, answered], True),
-    ]
-    for before, well in told:
-        _, sight = seen(before, [])
-        assert sight.well is well
-
-
 def test_a_broker_that_answered_since() -> None:
     """It was well where nothing happened in between but what sessions may have caused themselves."""
     answered = Health.answered
