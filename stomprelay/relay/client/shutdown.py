@@ -268,6 +268,8 @@ class Shutdown:
                 link.end()
         if leg is not client and not isinstance(error, Refused):
             error = not_stomp(error)
+        if rest and self.ending:
+            self.lost += 1  # the client is not told of this frame
         self._begin(_because(error, end or (End.RELAY if leg is client else End.BROKER)), now)
         if rest or client.state is not LegState.CONNECTED:
             return
