@@ -111,6 +111,14 @@ def slowed(case: Case, stay: Stay, until: float) -> float:
     return max(0.0, read - (sent[-1].at if sent else 0.0)) + rounds * 2 * case.scene.weather[2]
 
 
+def owing(case: Case, stay: Stay) -> bool:
+    """Return whether a client may owe so many ACKs that the relay does not read from its broker, so that it does not
+    see either that the broker closed (limits.md).
+    """
+    modes = [mode for _, mode in stay.subscribed.values()]
+    return case.scene.settings["unacknowledged"] < 1000 and any(mode != b"auto" for mode in modes)
+
+
 def refused(case: Case, stay: Stay) -> float:
     """Return when a client sent what `loss = "reject"` may refuse: it ends the session (translation.md)."""
     odd = [
@@ -417,6 +425,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     errors = [each.headers.get(b"message") for stay in case.stays.values() for each in stay.errors]
     if case.rough or {b"AMQP channel died", b"not found"}.intersection(errors):
         return
+    unseen = any(each.detail == "half-closes" for each in case.fates)
+    unseen = unseen and any(owing(case, stay) for stay in case.stays.values())
     given: dict[tuple[str, bytes], bytes | None] = {}  # the id by which it was given last
     due: dict[tuple[str, bytes], str] = {}
     for event in case.history:
@@ -433,7 +443,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                     due[copy] = event.who
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 given.pop(key, None)
-                if event.what is What.SETTLED:
+                if event.what is What.SETTLED or unseen:
                     due.pop(key, None)
     for (broker, body), client in due.items():
         yield f"{client} acknowledged {shown(body)}, and {broker} did not remove it"
@@ -647,6 +657,7 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     }
     # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
     lost = lost or (min(stay.left, stay.halved) < at and any(product.late for product in products))
+    lost = lost or any(each.detail == "goes" for each in before)
     full = any(each.detail == "has full queues" for each in before)  # ends connections that ask for receipts
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
     found = {
@@ -778,6 +789,7 @@ def a_session_ends(case: Case) -> Iterator[str]:
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
         told = min([stay.end, *[event.at for event in stay.errors]])
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
+        last_word = inf if owing(case, stay) else last_word
         always = soon and stay.connected is not None and sum(len(each.body) for each in stay.sends) <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
         fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
