@@ -188,7 +188,7 @@ class Run:
         elif act == "subscribe":
             topic = values[0] % 4 == 0
             values = (TOPIC, 0, values[2]) if topic else (QUEUES[mode], mode, values[2])
-        # RabbitMQ holds what an UNSUBSCRIBE crosses until the connection ends: an ACK that covers others covers it, too.
+        # What an UNSUBSCRIBE crosses RabbitMQ holds until the connection ends: an ACK that covers others covers it.
         odd = (
             act == "poison",
             act == "nack" and client.habit.version == b"1.0",
