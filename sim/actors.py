@@ -81,8 +81,9 @@ class Line:
         """Read what there is, and write what waits. The connection calls this when either is possible."""
         if self.over:
             return
-        self._flush()
-        while self.end.readable and not (self.slow or self.over):
+        if self._waiting or self.leaving:
+            self._flush()
+        while not (self.slow or self.over) and self.end.readable:
             try:
                 data = self.end.recv(65536)
             except OSError:
@@ -103,7 +104,8 @@ class Line:
             if data:
                 data, answer = self._layers[at].take(data)
                 self._write(answer, at + 1)
-        self._flush()
+        if self._waiting:
+            self._flush()
         if data:
             self._received(data)
         if not self.over and any(each.over for each in self._layers):

@@ -554,7 +554,7 @@ class Session:
         elif not self.product.late:
             self._taken += taken
         elif receipt is not None:
-            delay = self.broker.slowness * self.broker.chance.random() * 10
+            delay = self.broker.slowness * self.broker.chance.random() * 6
             self.clock.at(max(self.clock.now, self._answered) + delay, self._confirm, receipt, taken)
 
     def _put_inside(self, frame: Frame) -> None:

@@ -18,13 +18,14 @@ from sim.brokers import REFUSED
 from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from sim.plan import PLAIN
+from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
 
 RESENT: Final = b"relay-resent"
 SOON: Final = 5.0  # seconds within which a client is answered in calm weather
 ENOUGH: Final = 7.0  # seconds in which a broker that is well serves all; clients may read nothing for two
 ENDS: Final = 29.0  # seconds within which a session ends in calm weather, whose client leaves, or errs
-SLOWEST: Final = 4.0  # seconds that a RabbitMQ of a world takes to confirm a SEND
+SLOWEST: Final = 2.5  # seconds that a RabbitMQ of a world takes to confirm a SEND
 LITTLE: Final = 20_000  # bytes of SENDs that do not keep the relay from reading on
 SILENT: Final = 15.0  # the same for a client that does not keep its promise of heart-beats
 BUFFER: Final = 50_000  # bytes that the system keeps of a client, so that a relay does not see its end
@@ -72,15 +73,17 @@ def nobody_else(case: Case) -> bool:
     }
     rude = any(event.detail == "closes at DISCONNECT" for event in case.fates)
     short = case.scene.settings["disconnect_timeout"] < SOON
-    return rude or short or case.scene.kind != "failover" or ill.issuperset(case.scene.brokers)
+    only = [*case.scene.brokers][-1:] if case.scene.routed else case.scene.brokers  # that of the route
+    return rude or short or case.scene.kind != "failover" or ill.issuperset(only)
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
-    """Return from when to when a broker was well, of all brokers."""
-    since = dict.fromkeys(case.scene.brokers, -inf)
+    """Return from when to when a broker was well, of all brokers but a route's."""
+    names = [*case.scene.brokers][: -1 if case.scene.routed else None]
+    since = dict.fromkeys(names, -inf)
     found = []
     for event in case.fates:
-        if event.who in case.scene.brokers:
+        if event.who in names:
             if event.who in since:
                 found.append((since.pop(event.who), event.at))
             if event.detail.startswith(("starts", "goes on", "is well", "is cut")):
@@ -93,15 +96,19 @@ GOES: Final = ("goes", "refuses", "serves nobody")
 
 
 def slowed(case: Case, stay: Stay, until: float) -> float:
-    """Return how long rate limits (configuration.md, `frames`), and a slow network with small buffers, delay what a
-    client sent up to a time.
+    """Return how long rate limits (configuration.md, `frames`), which all clients share, and a slow network with small
+    buffers delay what a client sent up to a time.
     """
     settings = case.scene.settings
     reads = any("frames" in each.detail for each in case.fates if each.detail.startswith("reads"))
     rate: float = min(settings["frames"] or inf, 4.0 if reads else inf)
     sent = [each for each in stay.sent if each.at <= until]
+    read = -inf
+    for each in case.of[What.SENT] if rate < inf and sent else ():
+        if each.at <= max(read, sent[-1].at):
+            read = max(read, each.at) + 1.0 / rate
     rounds: float = sum(len(each.body) for each in sent + stay.messages) / settings["size"]
-    return len(sent) / rate + rounds * 2 * case.scene.weather[2]
+    return max(0.0, read - (sent[-1].at if sent else 0.0)) + rounds * 2 * case.scene.weather[2]
 
 
 def refused(case: Case, stay: Stay) -> float:
@@ -118,7 +125,11 @@ def unread(case: Case, send: Sent) -> bool:
     """
     scene, stay = case.scene, send.stay
     at = stay.over.get(send.transaction or b"", send.event).at
-    if stay.connected is None or without_relay(case, stay) or (send.transaction is not None and stay.errors):
+    # failover.md, "What the client did when the broker died": what a transaction acknowledged may fail its COMMIT
+    undone = send.transaction is not None and (
+        stay.errors or (stay.inside.get(send.transaction) and not stay.orderly)
+    )
+    if stay.connected is None or without_relay(case, stay) or undone:
         return True
     if stay.odd or at >= stay.faulty or at >= refused(case, stay):
         return True
@@ -362,8 +373,31 @@ def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
     told_apart = calm or {each.version for each in case.scene.clients.values()} == {b"1.2"}
     for event in () if case.rough else case.astray:
         product, _ = brokers[event.who]
-        if not product.across and (told_apart or not product.counts):
+        if not product.across and (told_apart or not product.counts) and not given_again(case, event):
             yield f"{event.at:.3f} {event.who} removed {shown(event.body)}, which no client had acknowledged"
+
+
+def given_again(case: Case, event: Event) -> bool:
+    """Return whether an ACK in `client` mode may cover this message of a fan-out: its client named an id that a broker
+    had given again (failover.md, "What the client did when the broker died").
+    """
+    for stay in case.stays.values() if case.scene.kind == "fanout" else ():
+        read = [each for each in stay.messages if each.at <= event.at]
+        copies = [
+            each.at
+            for each in read
+            if each.body == event.body and each.headers.get(b"from") == event.who.encode()
+        ]
+        for ack in stay.sent if copies else ():
+            name = ack.headers.get(b"message-id") if ack.at <= event.at else None
+            same = [each.at for each in read if name is not None and each.headers[b"message-id"] == name]
+            if (
+                same[1:]
+                and copies[0] <= same[-1]
+                and b"client" in [mode for _, mode in stay.subscribed.values()]
+            ):
+                return True
+    return False
 
 
 @rule_of_brokers
@@ -383,19 +417,22 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     errors = [each.headers.get(b"message") for stay in case.stays.values() for each in stay.errors]
     if case.rough or {b"AMQP channel died", b"not found"}.intersection(errors):
         return
-    given: set[tuple[str, bytes]] = set()
+    given: dict[tuple[str, bytes], bytes | None] = {}  # the id by which it was given last
     due: dict[tuple[str, bytes], str] = {}
     for event in case.history:
         key = event.who, event.body
         match event.what:
             case What.GAVE if not topic(event.headers.get(b"destination", b"")):
-                given.add(key)
+                given[key] = event.headers.get(b"message-id")
             case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
-                if copy in given:
+                acker = case.stays.get((event.who, event.session))
+                # configuration.md, `frames`: an ACK waits as well
+                stays = acker is None or event.at + slowed(case, acker, event.at) < acker.end
+                if stays and copy in given and given[copy] == event.headers.get(b"message-id"):
                     due[copy] = event.who
             case What.RETURNED | What.SETTLED | What.FORGOT:
-                given.discard(key)
+                given.pop(key, None)
                 if event.what is What.SETTLED:
                     due.pop(key, None)
     for (broker, body), client in due.items():
@@ -508,6 +545,9 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
         yield f"{counted} SENDs are counted as possibly lost, and only {len(unsure)} have no RECEIPT"
     harm = scene.settings["disconnect_timeout"] < SOON or scene.settings["buffer"] <= 600 or copies > 1
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
+    # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
+    slow = any(product.late for product, _ in scene.brokers.values())
+    harm = harm or (slow and not all(stay.orderly for stay in stays))
     for event in case.fates:
         harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
         harm = harm or (event.at < case.calm and event.detail in LEAVES)
@@ -588,6 +628,7 @@ EXCUSES: Final = {
     b"body too large": ("body", "operating.md: Reload"),
     b"too many connections": ("clients", "operating.md: Reload"),
     b"not allowed": ("denied", "operating.md: Reload"),
+    b"it cannot be told what is asked for": ("denied", "access.md: a CR that ends no line"),
     b"a subscription is no longer allowed": ("denied", "operating.md: Reload"),
 }
 """The ERRORs that a client may read behind several brokers, by how they begin: what must have happened, as `causes`
@@ -601,6 +642,11 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     products = [product for product, _ in scene.brokers.values()]
     refuses = any(each.detail == "refuses" for each in before)
     lost = any(stay.began - 5.0 <= each.at <= at and each.detail != "refuses" for each in troubles(case))
+    lost = lost or scene.brokers.keys() <= {
+        each.detail[6:].split()[0] for each in before if "out of" in each.detail
+    }
+    # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
+    lost = lost or (min(stay.left, stay.halved) < at and any(product.late for product in products))
     full = any(each.detail == "has full queues" for each in before)  # ends connections that ask for receipts
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
     found = {
@@ -637,28 +683,37 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     brokers for `ENOUGH` seconds in which one broker is well; but who owes too many ACKs waits until it gives them.
     """
     scene, settings = case.scene, case.scene.settings
-    steady = scene.kind == "failover" and settings["beats"] and undisturbed(case)
+    steady = scene.kind == "failover" and not scene.routed and settings["beats"] and undisturbed(case)
     well = uneventful(case)
-    good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
+    # failover.md, "Together": for 5 seconds new sessions wait for a broker that accepts no connection
+    enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
+    good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
+    # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
+    mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
+    hangs = any(each.detail == "hangs" for each in case.fates)
     one_by_one = "frames_resent" in case.counters and any(each.late for each, _ in scene.brokers.values())
+    chokes = any(each.chokes for each, _ in scene.brokers.values())
     for stay in case.stays.values():
-        if without_relay(case, stay):
+        if without_relay(case, stay) or (scene.clients[stay.client].chokes and chokes):
             continue
         clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
         owing = settings["unacknowledged"] < 1000 and any(
             mode != b"auto" for _, mode in stay.subscribed.values()
         )
+        old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
         for since, until, what in _waits(case, stay) if not owing else ():
             pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
             behind = [
                 each for each in stay.sends if each.event.at <= since and (each.confirmed or inf) > case.calm
             ]
             pause += SLOWEST * len(behind) if one_by_one else 0.0
-            spans = [(min(until, end) - max(since, start), most) for start, end, most in clear + good]
+            spans = [
+                (min(until, end) - max(since, start), most) for start, end, most in clear + good * (not old)
+            ]
             spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
             if spans:
                 yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
@@ -763,7 +818,8 @@ def nobody_goes_to_a_paused_broker(case: Case) -> Iterator[str]:
     for event in case.history:
         if event.what is What.FATE and event.who == "relay":
             name, _, what = event.detail.removeprefix("tcp://").partition(" ")
-            paused = {} if event.detail == "starts" else paused
+            forgets = event.detail == "starts" or event.detail.startswith("reads its configuration: brokers")
+            paused = {} if forgets else paused  # operating.md, "Reload": brokers that stay keep their pauses
             if what == "is taken out of service":
                 paused.setdefault(name, event.at)
             elif what == "is in service":

@@ -37,7 +37,7 @@ def _text(data: bytes) -> str:
 
 def escaped(text: bytes, version: bytes) -> bytes:
     """Return a header's name or value as this version writes it."""
-    if version == b"1.0" or len(text.translate(None, b"\\\n:\r")) == len(text):
+    if version == b"1.0":
         return text
     return b"".join([_SIGNS[version].get(text[at : at + 1], text[at : at + 1]) for at in range(len(text))])
 
@@ -59,9 +59,13 @@ def unescaped(text: bytes, version: bytes, lenient: bool = False) -> bytes:
 
 def write(version: bytes, command: bytes, headers: Pairs, body: bytes = b"") -> bytes:
     """Return a frame's bytes."""
-    if command not in _PLAIN:
-        headers = [(escaped(name, version), escaped(value, version)) for name, value in headers]
-    return b"%b\n%b\n%b\0" % (command, b"".join([b"%b:%b\n" % each for each in headers]), body)
+    head = b"".join([b"%b:%b\n" % each for each in headers])
+    signs = len(head) - len(head.translate(None, b"\\\n:\r"))
+    if signs > 2 * len(headers) and command not in _PLAIN:
+        head = b"".join(
+            [b"%b:%b\n" % (escaped(name, version), escaped(value, version)) for name, value in headers]
+        )
+    return b"%b\n%b\n%b\0" % (command, head, body)
 
 
 class Reader:
@@ -103,21 +107,23 @@ class Reader:
             if len(data) > 1 << 16:
                 raise Malformed("a head without an end")
             return None
-        command, *lines = bytes(data[start:end]).split(b"\n")
+        head = bytes(data[start:end])
+        command, *lines = head.split(b"\n")
         if self.version == b"1.2" or command in _PLAIN or command.endswith(b"\r"):
             command, lines = command.removesuffix(b"\r"), [line.removesuffix(b"\r") for line in lines]
         headers: dict[bytes, bytes] = {}
+        plain = command in _PLAIN
+        escapes = None if plain or b"\\" not in head else self.escapes or self.version
+        strips = self.version == b"1.0" and not plain
         for line in lines:
             name, sign, value = line.partition(b":")
             if not sign or not name:
                 if self.lenient:
                     continue
                 raise Malformed(f"no header: {line!r}")
-            if command not in _PLAIN:
-                escapes = self.escapes or self.version
-                name = unescaped(name, escapes, self.lenient)
-                value = value if self.version != b"1.0" else value.lstrip(b" ")
-                value = unescaped(value, escapes, self.lenient)
+            value = value.lstrip(b" ") if strips else value
+            if escapes is not None:
+                name, value = [unescaped(each, escapes, self.lenient) for each in (name, value)]
             headers.setdefault(name, value)
         length = headers.get(b"content-length")
         if length is None:

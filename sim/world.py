@@ -206,7 +206,8 @@ class World:
             broker.start()
         self._relay_start()
         for step in self.plan.steps:
-            self.clock.at(BEGIN + step.at, self._step, step)
+            if step.at < LENGTH:  # `_calm` ends what would end later
+                self.clock.at(BEGIN + step.at, self._step, step)
         self.clock.run(BEGIN + LENGTH)
         self._calm()
         self._wait(SETTLING, self._quiet)
@@ -309,7 +310,8 @@ class World:
         """The relay's process has no descriptors left; or has some again."""
         if self.relay.reactor.alive and self.net.lacking is not bool(on):
             self.net.lacking = bool(on)
-            self._fate("refuses new clients" if on else "takes new clients")
+            if on or not self.relay.state.sessions.draining:
+                self._fate("refuses new clients" if on else "takes new clients")
 
     def _relay_disk(self, room: int) -> None:
         """The disk of the journal takes so many bytes; any number where that is negative."""
@@ -318,7 +320,8 @@ class World:
 
     def _relay_drain(self, on: int) -> None:
         """Refuse new clients, or take them again."""
-        self._fate("refuses new clients" if on else "takes new clients")
+        if on or not self.net.lacking:
+            self._fate("refuses new clients" if on else "takes new clients")
         self.relay.state.sessions.drain(bool(on))
 
     def _config(self) -> Config:

@@ -631,12 +631,16 @@ def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
 
 @in_all_cuts
 def test_lost_while_disconnect_waits(cut: Cut) -> None:
-    """DISCONNECT waits for the receipts that are owed: first the SENDs are said again, then, confirmed, DISCONNECT."""
+    """DISCONNECT waits for the receipts that are owed: first the SENDs are said again, then, confirmed, DISCONNECT.
+    The next broker is not sent SUBSCRIBE, and the client gets its RECEIPT.
+    """
+    subscribe = SUBSCRIBE.replace(b"\n", b"\nreceipt:s\n", 1)
     with started(cut=cut) as play:
-        play.client_says(SUBSCRIBE + ASKING % (b"r", b"x") + b"DISCONNECT\nreceipt:bye\n\n\0")
-        gets(play, SUBSCRIBE + ASKING % (b"r", b"x"))
+        play.client_says(subscribe + ASKING % (b"r", b"x") + b"DISCONNECT\nreceipt:bye\n\n\0")
+        gets(play, subscribe + ASKING % (b"r", b"x"))
         play.broker_goes()
         found(play)
+        play.client_gets(RECEIPT % b"s")
         gets(play, ASKING_AGAIN % (b"r", b"x"))
         play.broker_says(RECEIPT % b"r")
         play.client_gets(RECEIPT % b"r")

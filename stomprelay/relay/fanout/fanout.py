@@ -327,13 +327,9 @@ class Fanout:
         return None
 
     def unanswered(self) -> list[Link]:
-        """Return the links whose brokers still owe an answer and can be replaced. They may be leaving their brokers."""
-        members = [
-            member
-            for target, member in self._places.values()
-            if target.upstream.movable and (member.up or member.link.leaving)
-        ]
-        return [member.link for member in members if not member.safe or self._awaits(member)]
+        """Return the links whose brokers still owe an answer. They may be leaving their brokers."""
+        there = [each for _, each in self._places.values() if each.up or each.link.leaving]
+        return [each.link for each in there if not each.safe or self._awaits(each)]
 
     def write_off(self, link: Link) -> int:
         """Give a group up, and expect no more answers from it. Return the number of SENDs that the group did not
@@ -361,13 +357,18 @@ class Fanout:
 
     def send_disconnect(self, now: float) -> None:
         """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss.
-        Raises `StompError` if the connected brokers lack SENDs that only the others were given.
+        Raises `StompError` if the connected brokers lack SENDs that only the others were given, or refused them.
         """
         for target in self._router.targets:
             if target.wanting and not self._ends:
                 if not target.fans:
                     raise broker_lost(target.upstream, self.disconnect_receipt)
                 raise target.failure(target.wanting, self.disconnect_receipt)
+        confirmations = self._quorum.confirmations
+        away = [member for _, member in self._places.values() if not (member.given_up or member.up)]
+        self._quorum.announce(
+            [each for member in away for each in confirmations.leave(member, leniently=True)], now
+        )
         self.disconnect = DisconnectState.SENT
         for target in self._router.targets:
             there = [member for member in target.live if member.up]
@@ -380,7 +381,7 @@ class Fanout:
             if self._asked is not None and there:
                 self._awaited += 1
                 quorum = min(target.quorum, len(there))
-                self._quorum.confirmations.ask(Confirmation(self._asked, there, quorum))
+                confirmations.ask(Confirmation(self._asked, there, quorum))
 
     def _disconnect_from(self, member: Member, now: float) -> None:
         if self._frame:

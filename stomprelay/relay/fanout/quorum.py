@@ -119,13 +119,16 @@ class Confirmations(Generic[Party]):
         """A party answered with an ERROR. Return the confirmation if it is decided now, otherwise None."""
         return self._answer(lambda asked: asked.refused.append(party), party, receipt)
 
-    def leave(self, party: Party) -> list[Confirmation[Party]]:
-        """A party is given up: it refuses everything that it was asked. Return the confirmations decided now."""
+    def leave(self, party: Party, *, leniently: bool = False) -> list[Confirmation[Party]]:
+        """A party is given up: it refuses everything that it was asked; if `leniently`, only what is `crucial`, and
+        need not confirm the rest. Return the confirmations decided now.
+        """
         receipts = [receipt for receipt, asked in self._first if asked == party]
         decided = []
         for receipt in receipts:
-            while self.awaited(party, receipt) is not None:
-                decided.append(self.refuse(party, receipt))
+            while (asked := self.awaited(party, receipt)) is not None:
+                answer = self.release if leniently and not asked.crucial else self.refuse
+                decided.append(answer(party, receipt))
         return [confirmation for confirmation in decided if confirmation is not None]
 
     def awaited(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:

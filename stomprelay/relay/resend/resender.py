@@ -735,7 +735,7 @@ class Resender:
             leg, bridge, self.session, self.offline, self.unconfirmed, self._outbox, self.confirm
         )
 
-    def lost(self, *, subscriptions: bool = True, by: Broker | None, now: float) -> list[bytes | None]:
+    def lost(self, *, by: Broker | None, now: float) -> list[bytes | None]:
         """The broker is lost. `by`: the broker, if it closed the connection itself. Frames that were not written are
         dropped. Return the receipts of COMMITs whose outcome is unknown, with None for a COMMIT without a receipt.
         """
@@ -744,24 +744,31 @@ class Resender:
         unconfirmed, session = self.unconfirmed, self.session
         session.counters["possibly_lost"] += unconfirmed.unproved
         session.lost_broker()
-        return unconfirmed.lost(self._asked_again(subscriptions=subscriptions))
+        return unconfirmed.lost(self._asked_again())
 
-    def _asked_again(self, *, subscriptions: bool) -> Iterator[bytes]:
+    def _asked_again(self) -> Iterator[bytes]:
         """Yield the receipts of subscriptions and open transactions: the next broker will be asked for them again."""
-        for subscription in self.session.subscriptions if subscriptions else ():
-            yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
+        yield from self._subscribed()
         for transaction in self.session.transactions.values():
             for frame in self.offline.read(b"".join(transaction.frames)):
                 receipt = frame.header(RECEIPT_HEADER, self.session.dialect)
                 if receipt is not None:
                     yield receipt
 
+    def _subscribed(self) -> Iterator[bytes]:
+        for subscription in self.session.subscriptions:
+            yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
+
     # What a new broker must be sent
 
     def replay(self, *, subscriptions: bool, now: float) -> None:
-        """Add all that a new broker must be sent, or its first part (see `line`). Then `flush`. Raises like `send`."""
+        """Add all that a new broker must be sent, or its first part (see `line`). Then `flush`. Raises like `send`.
+        Without `subscriptions` the client gets the receipts that it is owed for them.
+        """
         self._caution.began(self._at, now)
         self._subscribes = subscriptions
+        for receipt in () if subscriptions else self._subscribed():
+            self.offline.give_up(receipt)
         self.line = Line(self._there, self._caution, self.refused_frames, hurries=not self._caution.window)
         self.line.begin(now, subscriptions=subscriptions)
         self.go_on(now)

@@ -155,6 +155,41 @@ def test_a_group_that_is_away() -> None:
         play.client_gets(receipt("end"))
 
 
+def test_a_group_that_is_away_while_the_other_one_refuses() -> None:
+    """When it is not waited for any more, the client is told that its SEND was refused."""
+    with fanned(quorum=1) as play:
+        play.broker_goes(at="a")
+        play.client_says(send(b"1", receipt="r") + DISCONNECT)
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+        play.broker_says(tell(b"ERROR", receipt_id="r"), at="b")
+        play.client_gets(b"")
+        play.time_passes(5)
+        play.client_gets_error(b"the quorum cannot be reached", receipt=b"r")
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_subscription_that_a_group_does_not_confirm(back: bool) -> None:
+    """If the group is away, or comes back after DISCONNECT, it need not: the client gets its RECEIPT."""
+    sends = send(b"1", receipt="r") if back else b""
+    with subscribed(fanned(quorum=2), receipt="s") as play:
+        play.broker_goes(at="a")
+        play.broker_says(receipt("s"), at="b")
+        play.client_gets(b"")
+        play.client_says(sends + DISCONNECT)
+        if back:
+            play.broker_gets(copied(1, sends), at="b")
+            comes_back(play, "a")
+            play.broker_gets(copied(1, sends), at="a")
+            play.client_gets(receipt("s"))
+            play.broker_says(receipt("r"), at="a")
+            play.broker_says(receipt("r"), at="b")
+            play.client_gets(receipt("r"))
+            play.broker_gets(DISCONNECT, at="a")
+        else:
+            play.client_gets(receipt("s"))
+        play.broker_gets(DISCONNECT, at="b")
+
+
 def test_a_client_that_leaves_while_a_group_is_asked_again() -> None:
     """No UNSUBSCRIBE follows DISCONNECT at the group that was sent it."""
     with subscribed(fanned(quorum=2)) as play:
@@ -190,7 +225,7 @@ def test_what_waits_for_a_paused_broker() -> None:
         play.client_says(send(b"1", THERE) + send(b"2", THERE) + DISCONNECT)
         play.time_passes(5)
         play.client_gets_error(b"connection to the broker was lost", receipt=b"end")
-        assert play.counters["possibly_lost"] == 2
+        assert (play.counters["possibly_lost"], play.counters["brokers_lost"]) == (2, 0)
 
 
 def test_what_waits_for_a_route_when_the_relay_ends_the_session() -> None:
