@@ -632,7 +632,8 @@ EXCUSES: Final = {
     b"Subscription not found": ("UNSUBSCRIBE", "RabbitMQ's own, for deliveries behind it"),
     b"AMQP channel died": ("ACKs twice", "RabbitMQ's own"),
     b"not found": ("ACKs twice", "ActiveMQ's own"),
-    b"AMQ339025 failed to ack": ("ACKs twice", "Artemis's own, after an ABORT"),
+    b"AMQ339025 failed to ack": ("an ABORT", "Artemis's own, for what was acknowledged in it"),
+    b"Unexpected ACK received": ("an ABORT", "ActiveMQ's own, as well"),
     b"the relay is short of memory": ("little memory", "configuration.md: memory"),
     b"no common STOMP version": ("versions", "operating.md: Reload"),
     b"body too large": ("body", "operating.md: Reload"),
@@ -662,6 +663,7 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
     found = {
         "a COMMIT": any(each.command == b"COMMIT" for each in stay.over.values()),
+        "an ABORT": any(each.command == b"ABORT" and each.at <= at for each in stay.over.values()),
         "a fan-out": scene.kind == "fanout" or (scene.routed and min(stay.left, stay.halved) < inf),
         "a route": scene.routed,
         "it leaves": (stay.left < inf and nobody_else(case)) or stay.halved < inf,
