@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from twisted.internet.address import IPv4Address
@@ -318,19 +319,16 @@ class Network:
         end.changed()
 
 
-class _Sockets:
-    """Stands for the module `socket` where the relay opens connections of its own: these are in the world's network."""
+def in_place_of(module: Any, **parts: Any) -> Any:
+    """Return what stands for a module: it has these parts, and all others of the module."""
+    return SimpleNamespace(**{**vars(module), **parts})
 
-    net: Network
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(socket, name)
-
-    def SocketType(self, family: int, kind: int) -> End:
-        """Return a new end, which is not connected. Raises `OSError`."""
-        if self.net.lacking:
-            raise OSError(errno.EMFILE, "no descriptors")
-        return End(self.net, own=True)
+def _own_end(family: int, kind: int) -> End:
+    """Return a new end for a relay that connects. Raises `OSError`."""
+    if SOCKETS.net.lacking:
+        raise OSError(errno.EMFILE, "no descriptors")
+    return End(SOCKETS.net, own=True)
 
 
 class _Poller:
@@ -339,7 +337,7 @@ class _Poller:
     """
 
     def __init__(self) -> None:
-        self.net = SOCKETS.net
+        self.net: Network = SOCKETS.net
         self.watched: dict[int, tuple[int, int]] = {}
 
     def register(self, descriptor: int, events: int) -> None:
@@ -374,17 +372,9 @@ class _Poller:
         return found
 
 
-class _Select:
-    """Stands for the module `select` in the relay's connections."""
-
-    epoll = poll = _Poller
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(select, name)
-
-
-SOCKETS: Final = _Sockets()
-SELECT: Final = _Select()
+SOCKETS: Final = in_place_of(socket, SocketType=_own_end)
+"""What the relay opens connections with: these are in `net`, the network of the world that is played."""
+SELECT: Final = in_place_of(select, epoll=_Poller, poll=_Poller)
 
 
 class Port:
