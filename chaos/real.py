@@ -23,6 +23,10 @@ class Clock(net.Clock):
         """Call this at a time."""
         self._loop.call_at(self._began + time, self.do, call, *arguments)
 
+    def after(self, seconds: float, call: Callable[..., object], *arguments: Any) -> None:
+        """Call this after so many seconds."""
+        self.at(self.now + seconds, call, *arguments)
+
     def do(self, call: Callable[..., object], *arguments: Any) -> None:
         """Call this as an event of now."""
         self.now = self._loop.time() - self._began
@@ -49,7 +53,7 @@ class End(net.End):
     def readable(self) -> bool:
         """Whether `recv` returns something, or raises; if not, `notify` is called when it does."""
         try:
-            return bool(self._failure) or self._socket.recv(1, socket.MSG_PEEK) is not None
+            return bool(self.failure) or self._socket.recv(1, socket.MSG_PEEK) is not None
         except BlockingIOError:
             self._loop.add_reader(self._socket, self._ready, self._loop.remove_reader)
             return False
@@ -58,8 +62,8 @@ class End(net.End):
 
     def recv(self, size: int) -> bytes:
         """Return bytes that have come; b"" at the end of what the peer sends. Raises `OSError`."""
-        if self._failure:
-            raise OSError(self._failure, "not connected")
+        if self.failure:
+            raise OSError(self.failure, "not connected")
         return self._socket.recv(size)
 
     def send(self, data: Any) -> int:
@@ -91,8 +95,8 @@ class End(net.End):
 
     def _connected(self) -> None:
         self._loop.remove_writer(self._socket)
-        self._failure = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if not self._failure:
+        self.failure = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if not self.failure:
             self.peer = self  # there is one, somewhere
         self._do(self.notify)
 

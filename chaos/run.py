@@ -290,10 +290,11 @@ class Run:
         case, findings = arranged(self.history), judge(self.history)
         found = Counter(each.rule for each in findings)
         sends = case.sends
+        confirmed = sum(each.confirmed is not None for each in sends)
         rows = [
             ("sessions", f"{len(case.stays):,}"),
             ("SENDs", f"{len(sends):,}"),
-            ("  confirmed", f"{sum(each.confirmed is not None for each in sends):,}"),
+            ("  confirmed", f"{confirmed:,}"),
             ("  lost", f"{found['a_receipt_is_true']:,}"),
             ("receipts twice", f"{found['a_receipt_comes_once']:,}"),
             ("disturbed", f"{found['nobody_is_disturbed']:,}"),
@@ -307,4 +308,5 @@ class Run:
             few.setdefault(each.rule, []).append(str(each))
         told = [each for lines in few.values() for each in lines[:FEW]]
         told += [f"{rule}: {count:,} in all" for rule, count in found.items() if count > FEW]
+        told += [] if confirmed else ["nothing was confirmed"]
         return Verdict(title, rows, told)

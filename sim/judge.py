@@ -18,6 +18,7 @@ from sim.brokers import REFUSED
 from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from sim.plan import PLAIN
+from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
 
 RESENT: Final = b"relay-resent"
@@ -77,11 +78,12 @@ def nobody_else(case: Case) -> bool:
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
-    """Return from when to when a broker was well, of all brokers."""
-    since = dict.fromkeys(case.scene.brokers, -inf)
+    """Return from when to when a broker was well, of all brokers but a route's."""
+    names = [*case.scene.brokers][: -1 if case.scene.routed else None]
+    since = dict.fromkeys(names, -inf)
     found = []
     for event in case.fates:
-        if event.who in case.scene.brokers:
+        if event.who in names:
             if event.who in since:
                 found.append((since.pop(event.who), event.at))
             if event.detail.startswith(("starts", "goes on", "is well", "is cut")):
@@ -424,14 +426,10 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 given[key] = event.headers.get(b"message-id")
             case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
-                stay = case.stays.get((event.who, event.session))
+                acker = case.stays.get((event.who, event.session))
                 # configuration.md, `frames`: an ACK waits as well
-                named = given.get(copy) == event.headers.get(b"message-id")
-                if (
-                    named
-                    and copy in given
-                    and (stay is None or event.at + slowed(case, stay, event.at) < stay.end)
-                ):
+                stays = acker is None or event.at + slowed(case, acker, event.at) < acker.end
+                if stays and copy in given and given[copy] == event.headers.get(b"message-id"):
                     due[copy] = event.who
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 given.pop(key, None)
@@ -624,6 +622,7 @@ EXCUSES: Final = {
     b"Subscription not found": ("UNSUBSCRIBE", "RabbitMQ's own, for deliveries behind it"),
     b"AMQP channel died": ("ACKs twice", "RabbitMQ's own"),
     b"not found": ("ACKs twice", "ActiveMQ's own"),
+    b"AMQ339025 failed to ack": ("ACKs twice", "Artemis's own, after an ABORT"),
     b"the relay is short of memory": ("little memory", "configuration.md: memory"),
     b"no common STOMP version": ("versions", "operating.md: Reload"),
     b"body too large": ("body", "operating.md: Reload"),
@@ -686,7 +685,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     scene, settings = case.scene, case.scene.settings
     steady = scene.kind == "failover" and not scene.routed and settings["beats"] and undisturbed(case)
     well = uneventful(case)
-    good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
+    # failover.md, "Together": for 5 seconds new sessions wait for a broker that accepts no connection
+    enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
+    good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)

@@ -104,7 +104,8 @@ class Single:
     @property
     def safe(self) -> bool:
         """Whether no SEND awaits its receipt, except in open transactions."""
-        return None not in self._session.receipts.values() if self._resender is None else self._resender.safe
+        session, resender = self._session, self._resender
+        return len(session.receipts) == session.uncommitted if resender is None else resender.safe
 
     @property
     def settled(self) -> bool:
@@ -333,7 +334,8 @@ class Single:
                 give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
-            link.pace(crowded=self.crowded)
+            if connection.paused or session.full:
+                link.pace(crowded=self.crowded)
 
     def _downward(self, frame: Frame) -> bytes | None:
         """Return the new head of a broker's frame; see `NewHead`."""
@@ -425,9 +427,8 @@ class Single:
         return error
 
     def unanswered(self) -> list[Link]:
-        """Return the link if its broker may still answer, and can be replaced by another broker; otherwise no link."""
-        there = self._link.up or self._link.leaving
-        return [self._link] if self._resender is not None and there else []
+        """Return the link if it has a broker, which it may be leaving; otherwise no link."""
+        return [self._link] if self._link.up or self._link.leaving else []
 
     def write_off(self, link: Link) -> int:
         """Forget the SENDs that the link's brokers have not confirmed, and return how many may be lost."""

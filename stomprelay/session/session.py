@@ -99,7 +99,8 @@ class Transaction:
     `frames`: its BEGIN and SENDs as they came, if another broker may need them; `size` is the number of their bytes.
     Once the transaction is `cut`, only the BEGIN is kept. `cost`: the bytes that the session counts in addition.
     `acknowledged`: the transaction has an ACK or NACK. Another broker does not know the deliveries, so the next loss
-    dooms the transaction. `doomed`: why the transaction cannot be committed; None if it can.
+    dooms the transaction. `doomed`: why the transaction cannot be committed; None if it can. `receipts`: those that the
+    broker owes for its SENDs, if the relay keeps no frames.
     """
 
     cost: int = 0
@@ -108,6 +109,7 @@ class Transaction:
     cut: bool = False
     acknowledged: bool = False
     doomed: str | None = None
+    receipts: set[bytes] = field(default_factory=set)
 
     def keep(self, wire: bytes, room: int) -> int:
         """Keep a frame; BEGIN must be the first one. Return by how many bytes `size` grew; negative if it shrank. A
@@ -142,7 +144,7 @@ _LONGEST: Final = 200
 """The highest number of bytes that are kept of a destination's name in `Session.sent_to`."""
 
 _NO_TRANSACTIONS: Final[dict[bytes, Transaction]] = {}
-_NO_RECEIPTS: Final[dict[bytes, bytes | None]] = {}
+_NO_RECEIPTS: Final[dict[bytes, Transaction | None]] = {}
 _NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
 """Shared by all sessions that have no entry yet, because most sessions never have one. Never add to these three."""
 
@@ -151,10 +153,11 @@ _NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
 class Session:
     """What one client has open at its broker. All values are decoded, except those of `delivered` and `acknowledged`.
 
-    `name` is unique. `receipts`: the receipt ids that the broker still owes for SENDs, each with the name of the open
-    transaction that its SEND is in, or None. `unproved`: how many SENDs without a receipt were sent to the broker since
-    its last RECEIPT; nothing shows yet whether the broker has them. `misreads`: see `asked`. `counters`: the relay's.
-    `kept`: the bytes that are kept of the client. `_most`: how many deliveries may await an ACK.
+    `name` is unique. `receipts`: the receipt ids that the broker still owes for SENDs, each with the open transaction
+    that its SEND is in, or None; `uncommitted`: how many of them are in one. `unproved`: how many SENDs without a
+    receipt were sent to the broker since its last RECEIPT; nothing shows yet whether the broker has them. `misreads`:
+    see `asked`. `counters`: the relay's. `kept`: the bytes that are kept of the client. `_most`: how many deliveries
+    may await an ACK.
 
     `memo`: the head of the last SEND that changed nothing in the session, as it came; `memo_head`: the same head as it
     was sent on. `traces`: how many frames changed something. `client_frames`, `broker_frames`: how many frames came;
@@ -173,8 +176,9 @@ class Session:
     kept: Budget = field(default_factory=Budget)
     active_at: float = 0.0
     transactions: dict[bytes, Transaction] = field(default_factory=lambda: _NO_TRANSACTIONS)
-    receipts: dict[bytes, bytes | None] = field(default_factory=lambda: _NO_RECEIPTS)
+    receipts: dict[bytes, Transaction | None] = field(default_factory=lambda: _NO_RECEIPTS)
     misreads: dict[bytes, deque[bytes]] = field(default_factory=lambda: _NONE_MISREAD)
+    uncommitted: int = 0
     unproved: int = 0
     traces: int = 0
     memo: bytes | None = None
@@ -356,13 +360,14 @@ class Session:
         if command is BEGIN:
             self._begun(name)
             return None
-        for receipt in [each for each, inside in self.receipts.items() if inside == name]:
-            if command is COMMIT:
-                self.receipts[receipt] = None
-            else:
-                self.received(receipt)  # which RabbitMQ never gives
         transaction = self.transactions.pop(name, None)
         if transaction is not None:
+            if command is COMMIT:
+                self.receipts.update(dict.fromkeys(transaction.receipts))
+                self.uncommitted -= len(transaction.receipts)
+            else:  # RabbitMQ gives no RECEIPT for what is aborted
+                for receipt in [*transaction.receipts]:
+                    self.received(receipt)
             self._transactions_size -= transaction.size
             self.kept.give(transaction.size + transaction.cost)
         if self._ledger is not None:
@@ -411,13 +416,20 @@ class Session:
             self.kept.take(_RECEIPT + len(receipt))
             if not self.receipts:
                 self.receipts = {}
-            self.receipts[receipt] = inside
+            transaction = None if inside is None else self.transactions.get(inside)
+            self.receipts[receipt] = transaction
+            if transaction is not None:
+                transaction.receipts.add(receipt)
+                self.uncommitted += 1
 
     def received(self, receipt: bytes | None) -> None:
         """Record that the broker sent the RECEIPT with this id; None changes nothing."""
         if receipt in self.receipts:
-            del self.receipts[receipt]
+            transaction = self.receipts.pop(receipt)
             self.kept.give(_RECEIPT + len(receipt))
+            if transaction is not None:
+                transaction.receipts.remove(receipt)
+                self.uncommitted -= 1
 
     def misread(self, receipt: bytes, taken: bytes) -> None:
         """Record that the broker answers `receipt` as `taken`. Raises `LimitError` if too much is kept."""
@@ -465,7 +477,9 @@ class Session:
         self.unproved = 0
         owed, size = self.receipts, 0
         for receipt in receipts:
-            if receipt in owed:
+            if self.uncommitted:
+                self.received(receipt)
+            elif receipt in owed:
                 del owed[receipt]
                 size += _RECEIPT + len(receipt)
         self.kept.give(size)

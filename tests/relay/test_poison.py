@@ -119,6 +119,17 @@ def test_a_send_that_costs_the_connection(product: str, confirm: bool, before: i
         assert "cannot be delivered" in play.noted(Event.ERROR)
 
 
+def test_a_client_that_errs_before_it_is_told() -> None:
+    """The session has one ERROR: it says that not all was delivered that came before it."""
+    with started(confirm=True) as play:
+        picky = Picky(play)
+        play.client_says(POISON + send(b"after", receipt="a") + tell(b"NONSENSE"))
+        picky.goes_on()
+        said = play.client_reads()
+        assert said.startswith(RECEIPT % b"a" + b"ERROR\nmessage:unknown command\n")
+        assert said.count(b"ERROR\n") == said.count(b"; what has no receipt may be lost") == 1
+
+
 @pytest.mark.parametrize("product", CALM)
 def test_what_costs_the_connection_from_a_client_that_is_gone(product: str) -> None:
     """It is dropped, noted and counted, and the rest delivered, within `disconnect_timeout` in all."""

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.model.listener import Web
+from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.service.clients.clients import LINGERING
 from stomprelay.service.connection.web import WebLegProtocol
 from stomprelay.service.network.upgrade import AcceptedUpgrade, HttpRefusal, WebSocketHandshake
@@ -347,6 +348,17 @@ def test_of_many_pings_the_last_is_answered() -> None:
     client, _ = session(relay)
     client.sends(b"".join(masked(PING, b"%d" % each) for each in range(FRAMES - 1)))
     assert client.written() == said(PONG, b"%d" % (FRAMES - 2))
+
+
+def test_messages_that_wait_for_tokens() -> None:
+    """What came in one piece, in more messages than one turn takes, is carried without more bytes of the client."""
+    count = FRAMES + 4
+    relay = doors(rates=RateLimits(Rates(frames=10, burst=0.5)))
+    client, broker = session(relay)
+    client.sends(masked(TEXT, b"SEND\ndestination:/queue/a\n\nhello\0") * count)
+    for _ in range(10 * count):
+        relay.reactor.advance(0.05)
+    assert broker.written().count(b"SEND\n") == count
 
 
 def test_no_answer_to_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

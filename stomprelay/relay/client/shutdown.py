@@ -268,6 +268,8 @@ class Shutdown:
                 link.end()
         if leg is not client and not isinstance(error, Refused):
             error = not_stomp(error)
+        if rest and self.ending:
+            self.lost += 1  # the client is not told of this frame
         self._begin(_because(error, end or (End.RELAY if leg is client else End.BROKER)), now)
         if rest or client.state is not LegState.CONNECTED:
             return
@@ -381,7 +383,7 @@ class Shutdown:
         if flow.settled or self._tries <= 0 or not impatient:
             return []
         self._tried += 1
-        return flow.unanswered()
+        return [link for link in flow.unanswered() if link.upstream.movable]
 
     def answered_by_closing(self, link: Link) -> bool:
         """A broker closed its connection. Return True if this was the last broker that could answer DISCONNECT. Then
@@ -389,6 +391,7 @@ class Shutdown:
         """
         flow = self._flow
         waiting = flow.unanswered() if flow.disconnect is DisconnectState.SENT and link.up else []
+        waiting = [each for each in waiting if each.upstream.movable]
         if link not in waiting or self._client.gone or flow.over(link):
             return False
         self._tried += 1
@@ -412,7 +415,7 @@ class Shutdown:
         if self._limited and within:  # there is no other broker to ask in the second half of the time
             self.until = self._last
             return
-        counters["brokers_lost"] += flow.ready
+        counters["brokers_lost"] += sum(link.up for link in flow.unanswered())
         missing = self.lose(flow.links)
         counters["clients_undelivered"] += gone
         if self._limited:

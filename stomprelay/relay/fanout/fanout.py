@@ -327,13 +327,9 @@ class Fanout:
         return None
 
     def unanswered(self) -> list[Link]:
-        """Return the links whose brokers still owe an answer and can be replaced. They may be leaving their brokers."""
-        members = [
-            member
-            for target, member in self._places.values()
-            if target.upstream.movable and (member.up or member.link.leaving)
-        ]
-        return [member.link for member in members if not member.safe or self._awaits(member)]
+        """Return the links whose brokers still owe an answer. They may be leaving their brokers."""
+        there = [each for _, each in self._places.values() if each.up or each.link.leaving]
+        return [each.link for each in there if not each.safe or self._awaits(each)]
 
     def write_off(self, link: Link) -> int:
         """Give a group up, and expect no more answers from it. Return the number of SENDs that the group did not

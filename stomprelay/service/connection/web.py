@@ -138,10 +138,9 @@ class _WebSocketProtocol(LegProtocol):
             self._leave(found.end)
 
     def _read_on(self) -> None:
-        """Read again, if reading was stopped. Waiting bytes are handled first."""
-        stopped = self._stopped
+        """Read again, if reading was stopped. Bytes that wait are handled first, also if it was not."""
         super()._read_on()
-        if stopped and self._websocket is not None and self._websocket.waits:
+        if self._websocket is not None and self._websocket.waits:
             self._wait()
 
     def _wait(self) -> None:
