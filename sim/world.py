@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, partialmethod
+from itertools import chain
 from math import inf
 from random import Random
 from typing import Any, Final
@@ -428,7 +429,7 @@ class World:
             if broker.sessions:
                 count = len(broker.sessions)
                 self.wrong(f"broker {name} has {count} connections after all clients have gone")
-            for message in broker.remaining():
+            for message in chain(*broker.queues.values()):
                 broker.note(What.KEPT, detail=message.body.decode(errors="replace"))
         if self.net.dead:
             self.wrong(f"{self.net.dead} connections to brokers were kept though both sides had closed")
