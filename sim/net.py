@@ -9,6 +9,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import partialmethod
 from heapq import heappop, heappush
 from random import Random
 from types import SimpleNamespace
@@ -450,7 +451,7 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
         self, delay: float, callable: Callable[..., object], *args: object, **kwargs: object
     ) -> DelayedCall:
         time = self.clock.now + delay
-        made = DelayedCall(time, callable, args, kwargs, self._cancelled, self._moved, self.seconds)
+        made = DelayedCall(time, callable, args, kwargs, self._calls.pop, self._moved, self.seconds)
         self._calls[made] = None
         if delay:
             self.clock.at(time, self._call, made)
@@ -471,9 +472,6 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
         except Exception as error:
             self.faults.append(error)
 
-    def _cancelled(self, made: DelayedCall) -> None:
-        self._calls.pop(made, None)
-
     def _moved(self, made: DelayedCall) -> None:
         made.activate_delay()
         self.clock.at(made.time, self._call, made)
@@ -493,34 +491,27 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
 
     # Sockets
 
-    def addReader(self, selectable: Any) -> None:
-        if selectable.fileno():
-            self._add(selectable, "reader")
-        else:
-            self._departures = selectable
-
-    def addWriter(self, selectable: Any) -> None:
-        self._add(selectable, "writer")
-
     def _add(self, selectable: Any, kind: str) -> None:
-        end = self.net.ends.get(selectable.fileno())
-        if end is not None:
+        descriptor = selectable.fileno()
+        end = self.net.ends.get(descriptor)
+        if not descriptor:
+            self._departures = selectable
+        elif end is not None:
             self._ends[selectable] = end
             setattr(end, kind, selectable)
             end.notify = lambda: self._serve(end)
             end.changed()
-
-    def removeReader(self, selectable: Any) -> None:
-        self._remove(selectable, "reader")
-
-    def removeWriter(self, selectable: Any) -> None:
-        self._remove(selectable, "writer")
 
     def _remove(self, selectable: Any, kind: str) -> None:
         if selectable is self._departures:
             self._departures = None
         elif selectable in self._ends:
             setattr(self._ends[selectable], kind, None)
+
+    addReader = partialmethod(_add, kind="reader")
+    addWriter = partialmethod(_add, kind="writer")
+    removeReader = partialmethod(_remove, kind="reader")
+    removeWriter = partialmethod(_remove, kind="writer")
 
     def _serve(self, end: End) -> None:
         """Call who waits for this end, as far as there is something to be done."""

@@ -92,19 +92,14 @@ class RelayProcess:
         self.number = number
         self.reactor = reactor
         self.again = False
-        self.service = RelayService(config, reactor, reactor.seconds, self._nanoseconds)
+        clock = reactor.clock
+        self.service = RelayService(
+            config, reactor, reactor.seconds, lambda: int((1_790_000_000 + clock.now) * 1e9)
+        )
         self.service.clients.prefix = f"relay-{number}"
         self.state = self.service.state
         self.service.privilegedStartService()
         self.service.startService()
-
-    def _nanoseconds(self) -> int:
-        return int((1_790_000_000 + self.reactor.clock.now) * 1e9)
-
-    @property
-    def counters(self) -> Counter[str]:
-        """Return what its listeners have counted."""
-        return sum([Counter(each.counters) for each in self.state.sessions.listeners.values()], Counter())
 
     @property
     def works(self) -> bool:
@@ -441,4 +436,5 @@ class World:
                 self.wrong(f"process {each.number} of the relay does not stop")
         if self.disk is not None:
             self.history.facts["journal"] = self.disk.recorded()
-        self.history.facts["counters"] = dict(sum([each.counters for each in self.relays], Counter()))
+        counted = [each.counters for relay in self.relays for each in relay.state.sessions.listeners.values()]
+        self.history.facts["counters"] = dict(sum(map(Counter, counted), Counter()))
