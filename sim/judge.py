@@ -18,6 +18,7 @@ from sim.brokers import REFUSED
 from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from sim.plan import PLAIN
+from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
 
 RESENT: Final = b"relay-resent"
@@ -77,11 +78,12 @@ def nobody_else(case: Case) -> bool:
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
-    """Return from when to when a broker was well, of all brokers."""
-    since = dict.fromkeys(case.scene.brokers, -inf)
+    """Return from when to when a broker was well, of all brokers but a route's."""
+    names = [*case.scene.brokers][: -1 if case.scene.routed else None]
+    since = dict.fromkeys(names, -inf)
     found = []
     for event in case.fates:
-        if event.who in case.scene.brokers:
+        if event.who in names:
             if event.who in since:
                 found.append((since.pop(event.who), event.at))
             if event.detail.startswith(("starts", "goes on", "is well", "is cut")):
@@ -687,7 +689,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     scene, settings = case.scene, case.scene.settings
     steady = scene.kind == "failover" and not scene.routed and settings["beats"] and undisturbed(case)
     well = uneventful(case)
-    good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
+    # failover.md, "Together": for 5 seconds new sessions wait for a broker that accepts no connection
+    enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
+    good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)

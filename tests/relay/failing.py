@@ -145,9 +145,3 @@ def asked_to_leave(
         play.broker_accepts(at=uri)
         assert play.broker_reads(at=uri).startswith(b"CONNECT\n")
         play.broker_says(welcome, at=uri)
-
-
-def resumed(play: Playbook, at: int = 0) -> None:
-    """The operator gives a broker back."""
-    play.relay.listener.upstream.brokers[at].health.paused = False
-    play._perform(play.relay.handle(inputs.Reconsidered(), play.now))

@@ -114,23 +114,6 @@ def test_what_came_before_is_delivered(way: str, survives: bool) -> None:
         assert play.counters["possibly_lost"] == 0
 
 
-def test_an_end_with_confirm() -> None:
-    """What asked for no receipt is confirmed as well, by the next broker where the first one dies meanwhile."""
-    with session(survives=True, confirm=True) as play:
-        play.client_says(send(b"1") + RUBBISH)
-        assert play.broker_reads().endswith(b"\n\n1\0")
-        play.broker_goes()
-        found(play)
-        play.broker_gets(
-            b"SEND\nrelay-resent:true\nreceipt:relay-session-receipt-2\ndestination:/queue/a\n\n1\0"
-        )
-        play.broker_says(receipt("relay-session-receipt-2"))
-        play.broker_gets(GOODBYE)
-        play.broker_says(GONE)
-        play.client_gets_error(b"unknown command")
-        assert play.counters["possibly_lost"] == 0
-
-
 @pytest.mark.parametrize("survives", [False, True], ids=["a plain address", "failover"])
 def test_an_end_that_is_not_confirmed(survives: bool) -> None:
     """Nobody waits longer than `disconnect_timeout`: then it counts, and the client and the log are told."""

@@ -43,25 +43,6 @@ def test_a_client_that_is_owed_nothing(client: bytes, broker: bytes) -> None:
         assert play.counters["clients_vanished"] == 1
 
 
-def test_a_client_that_is_not_connected_yet() -> None:
-    """CONNECTED comes first, then what it sent behind its CONNECT is carried."""
-    with Playbook() as play:
-        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0" + send(b"x", receipt="1"))
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\n\n\0")
-        assert play.client_reads().startswith(b"CONNECTED\n")
-        play.broker_gets(send(b"x", receipt="1"))
-        play.broker_says(receipt("1"))
-        play.client_gets(receipt("1"))
-        play.time_passes(ECHO)
-        play.broker_gets(GOODBYE)
-        play.broker_goes()
-        play.client_is_closed()
-
-
 SUBSCRIBE = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
 MESSAGE = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\n\nhello\0"
 

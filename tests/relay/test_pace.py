@@ -90,22 +90,6 @@ def test_a_long_frame_takes_one_token_however_it_comes() -> None:
             play.broker_gets(frame)
 
 
-def test_what_came_with_connect_counts() -> None:
-    """Bytes behind CONNECT are taken out of the bucket as well, so that nobody gains by coming anew."""
-    limiter = Limiter(RateLimits(Rates(bytes=1000)))
-    with Playbook(listener(), limiter=limiter) as play:
-        play.client_says(SAY_HELLO[b"1.2"] + sends(0, 100))
-        play.broker_accepts()
-        play.broker_says(SAY_WELCOME[b"1.2"])
-        play.broker_reads()
-        play.client_reads()
-        assert client_waits(play)
-        play.time_passes(1.0)
-        play.broker_gets(b"")
-        play.time_passes(1.0)
-        play.broker_gets(sends(0, 100))
-
-
 def test_sessions_of_one_user_share() -> None:
     """Each has its frames in the order in which they asked; a user of another name waits for nobody."""
     limiter = Limiter(RateLimits(user=Rates(frames=10, burst=0.1)))

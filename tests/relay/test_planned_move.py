@@ -3,13 +3,11 @@
 import pytest
 
 from stomprelay.session.effects import Event, How
-from stomprelay.session.leg import Terms
 from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs
 from tests.relay.failing import (
     asked_to_leave,
     found,
     link,
-    resumed,
     said_welcome,
     sent_away,
     started,
@@ -175,25 +173,6 @@ def test_another_broker_that_hangs() -> None:
         play.time_passes(0.2)
         play.broker_is_closed(at="tcp://b")
         stays(play, "tcp://b no CONNECTED in time")
-
-
-def test_all_are_paused() -> None:
-    """The client is held, and beaten to, until one is resumed; it is never given up meanwhile."""
-    with started(
-        hello=b"heart-beat:0,1000\n", front={"heart_beat": Terms(1000, 0)}, options={"timeout": 5.0}
-    ) as play:
-        play.relay.listener.upstream.brokers[1].health.paused = True
-        sent_away(play)
-        parts(play)
-        play.client_says(SEND % b"x")
-        play.time_passes(60)
-        assert play.client_reads_all() == b"\n" * 120
-        assert len(play.opened) == 1
-        resumed(play, at=1)
-        assert play.opened[-1].uri == "tcp://b"
-        found(play)
-        gets(play, SEND % b"x")
-        play.both_stay()
 
 
 def test_a_plain_address_cannot_be_left() -> None:

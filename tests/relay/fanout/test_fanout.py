@@ -7,16 +7,11 @@ from tests.playbook import SAY_HELLO, Playbook, listener
 from tests.relay.several import (
     begun,
     comes,
-    comes_back,
-    copied,
     fan_out,
-    fanned,
     group,
     lasting,
-    receipt,
     routed,
     send,
-    tell,
 )
 
 DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno\0"
@@ -53,28 +48,6 @@ def test_a_quorum_that_denies(quorum: int, denied: str) -> None:
 
 
 # Brokers that are lost
-
-
-def test_one_broker_is_lost() -> None:
-    """The client is sent nothing of it; the next broker is sent all that the lost one may not have received."""
-    with fanned() as play:
-        sends = send(b"1", receipt="r") + send(b"2")
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + sends)
-        both = tell(b"SUBSCRIBE", id="1", destination="/queue/a")
-        first, second = copied(1, send(b"1", receipt="r")), copied(2, send(b"2"))
-        for at in "ab":
-            play.broker_gets(both + first + second, at=at)
-        play.broker_goes(at="a")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
-        play.client_says(send(b"3"))
-        play.broker_gets(copied(3, send(b"3")), at="b")
-        comes_back(play, "a")
-        resent = first.replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
-        play.broker_gets(both.replace(b"\0", b"\0\n") + resent + copied(3, send(b"3")), at="a")
-        play.broker_says(receipt("r"), at="a")
-        assert play.counters["possibly_lost"] == 1  # the second, which asked for no receipt
-        play.both_stay()
 
 
 def test_a_group_of_a_route_that_gives_up() -> None:

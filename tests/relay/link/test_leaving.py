@@ -63,31 +63,3 @@ def test_to_stay() -> None:
     play.link.stay()
     assert play.link.moving is not None
     assert play.link.leaving
-
-
-def test_the_next_broker_after_a_loss_is_a_failover() -> None:
-    """That lasts through the search, until the session is moved; what is lost while it leaves is no loss."""
-    play = started()
-    play.link.lost("went away")
-    assert play.effects() == [
-        Note(
-            Event.LOST,
-            "broker tcp://a went away",
-            {"broker": "tcp://a", "upstream": "main", "reason": "went away"},
-            detail=True,
-        )
-    ]
-    play.loses()
-    play.wakes()
-    play.refuses()
-    assert play.link.recovering
-    play.finds()
-    assert play.link.recovering
-    play.leaves()
-    play.is_taken()
-    play.effects()
-    play.link.lost("went away")
-    assert play.effects() == []
-    assert play.counters["brokers_lost"] == 1
-    play.link.go_on(play.now)
-    assert not play.link.recovering
