@@ -73,8 +73,9 @@ def nobody_else(case: Case) -> bool:
     }
     rude = any(event.detail == "closes at DISCONNECT" for event in case.fates)
     short = case.scene.settings["disconnect_timeout"] < SOON
-    only = [*case.scene.brokers][-1:] if case.scene.routed else case.scene.brokers  # that of the route
-    return rude or short or case.scene.kind != "failover" or ill.issuperset(only)
+    names, routes = [*case.scene.brokers], int(case.scene.routed)  # the last broker is that of the route
+    alone = any(each and ill.issuperset(each) for each in (names[: len(names) - routes], names[-1:] * routes))
+    return rude or short or case.scene.kind != "failover" or alone
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
@@ -373,30 +374,23 @@ def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
     told_apart = calm or {each.version for each in case.scene.clients.values()} == {b"1.2"}
     for event in () if case.rough else case.astray:
         product, _ = brokers[event.who]
-        if not product.across and (told_apart or not product.counts) and not given_again(case, event):
+        if not product.across and (told_apart or not product.counts) and not covered_again(case, event):
             yield f"{event.at:.3f} {event.who} removed {shown(event.body)}, which no client had acknowledged"
 
 
-def given_again(case: Case, event: Event) -> bool:
-    """Return whether an ACK in `client` mode may cover this message of a fan-out: its client named an id that a broker
-    had given again (failover.md, "What the client did when the broker died").
+def covered_again(case: Case, event: Event) -> bool:
+    """Return whether an ACK in `client` mode may cover this message of a fan-out: it names an id that came twice, and
+    so is for the second copy (failover.md, "What the client did when the broker died").
     """
+    copy = event.who.encode(), event.body
     for stay in case.stays.values() if case.scene.kind == "fanout" else ():
+        named = {each.headers.get(b"message-id", b"") for each in stay.sent if each.at <= event.at}
         read = [each for each in stay.messages if each.at <= event.at]
-        copies = [
-            each.at
-            for each in read
-            if each.body == event.body and each.headers.get(b"from") == event.who.encode()
-        ]
-        for ack in stay.sent if copies else ():
-            name = ack.headers.get(b"message-id") if ack.at <= event.at else None
-            same = [each.at for each in read if name is not None and each.headers[b"message-id"] == name]
-            if (
-                same[1:]
-                and copies[0] <= same[-1]
-                and b"client" in [mode for _, mode in stay.subscribed.values()]
-            ):
-                return True
+        ids = [each.headers[b"message-id"] for each in read]
+        twice = [at for at, each in enumerate(ids) if each in named and each in ids[:at]]
+        before = [(each.headers.get(b"from"), each.body) for each in read[: max(twice, default=0)]]
+        if copy in before and b"client" in [mode for _, mode in stay.subscribed.values()]:
+            return True
     return False
 
 
@@ -426,10 +420,11 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 given[key] = event.headers.get(b"message-id")
             case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
-                acker = case.stays.get((event.who, event.session))
-                # configuration.md, `frames`: an ACK waits as well
-                stays = acker is None or event.at + slowed(case, acker, event.at) < acker.end
-                if stays and copy in given and given[copy] == event.headers.get(b"message-id"):
+                stay = case.stays[event.who, event.session]
+                in_time = (
+                    event.at + slowed(case, stay, event.at) < stay.end
+                )  # an ACK waits for `frames` as well
+                if in_time and given.get(copy, b"") == event.headers.get(b"message-id"):
                     due[copy] = event.who
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 given.pop(key, None)
@@ -545,9 +540,6 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
         yield f"{counted} SENDs are counted as possibly lost, and only {len(unsure)} have no RECEIPT"
     harm = scene.settings["disconnect_timeout"] < SOON or scene.settings["buffer"] <= 600 or copies > 1
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
-    # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
-    slow = any(product.late for product, _ in scene.brokers.values())
-    harm = harm or (slow and not all(stay.orderly for stay in stays))
     for event in case.fates:
         harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
         harm = harm or (event.at < case.calm and event.detail in LEAVES)
