@@ -419,10 +419,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 given[key] = event.headers.get(b"message-id")
             case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
-                stay = case.stays[event.who, event.session]
-                in_time = (
-                    event.at + slowed(case, stay, event.at) < stay.end
-                )  # an ACK waits for `frames` as well
+                acker = case.stays[event.who, event.session]
+                in_time = event.at + slowed(case, acker, event.at) < acker.end  # `frames` holds ACKs, too
                 if in_time and given.get(copy, b"") == event.headers.get(b"message-id"):
                     due[copy] = event.who
             case What.RETURNED | What.SETTLED | What.FORGOT:

@@ -64,7 +64,6 @@ def _losses(world: RecordedWorld) -> list[tuple[Any, ...]]:
             *(each["broker"], each["lost_ns"], each["recovered_ns"], each["moved_to"], each["planned"]),
         )
         for caller in world.callers
-        if isinstance(caller, RecordedClient)
         for each in caller.losses_seen
     )
 
