@@ -430,10 +430,10 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 given[key] = event.at
             case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
-                stay = case.stays[event.who, event.session]
-                read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
-                # configuration.md, `frames`: an ACK waits as well
-                if event.at + slowed(case, stay, event.at) < stay.end and read >= given.get(copy, inf):
+                acker = case.stays[event.who, event.session]
+                in_time = event.at + slowed(case, acker, event.at) < acker.end  # `frames` holds ACKs, too
+                read = max([each.at for each in acker.messages if each.frame == event.frame], default=-inf)
+                if in_time and read >= given.get(copy, inf):
                     due[copy] = event.who
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 given.pop(key, None)
@@ -518,7 +518,18 @@ def counters_fit(case: Case) -> Iterator[str]:
     stays = list(case.stays.values())
     connected = sum(stay.connected is not None for stay in stays)
     marked = sum(RESENT in event.headers for event in case.of[What.TOOK])
-    told = [len(stay.sent) - 1 if stay.orderly else len(stay.receipts) for stay in stays]
+    told = [
+        max(
+            [
+                at
+                for at, each in enumerate(stay.sent)
+                if stay.orderly or each in read or case.took.get(each.body)
+            ],
+            default=0,
+        )
+        for stay in stays
+        for read in [[stay.asked[name] for name in stay.receipts]]
+    ]
     quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
     quiet = quiet and not case.counters.get("possibly_lost")
     bounds = {
@@ -545,7 +556,13 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     counted = case.counters.get("possibly_lost", 0)
     copies = len(scene.brokers) if scene.kind == "fanout" else 1
     sure = scene.confirm and scene.kind == "failover"
-    unsure = [send for send in case.sends if send.confirmed is None and not (sure and send.stay.orderly)]
+    times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
+    safe = {
+        stay
+        for stay in stays
+        if stay.orderly and (sure or not any(stay.began - 5.0 < at < stay.end for at in times))
+    }
+    unsure = [send for send in case.sends if send.confirmed is None and send.stay not in safe]
     if counted > (len(unsure) if copies == 1 else copies * len(case.sends)):
         yield f"{counted} SENDs are counted as possibly lost, and only {len(unsure)} have no RECEIPT"
     harm = scene.settings["disconnect_timeout"] < SOON or scene.settings["buffer"] <= 600 or copies > 1
@@ -693,6 +710,8 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     # failover.md, "Together": for 5 seconds new sessions wait for a broker that accepts no connection
     enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
     good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
+    late = SLOWEST if any(product.late for product, _ in scene.brokers.values()) else 0.0
+    quick = [(-inf, inf, 2.0 + 12 * scene.weather[2] + late)] if well else []
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
@@ -705,7 +724,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         if without_relay(case, stay) or (scene.clients[stay.client].chokes and chokes):
             continue
-        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
+        clear = (
+            [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5)]
+        )
         owing = settings["unacknowledged"] < 1000 and any(
             mode != b"auto" for _, mode in stay.subscribed.values()
         )
@@ -716,9 +737,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
                 each for each in stay.sends if each.event.at <= since and (each.confirmed or inf) > case.calm
             ]
             pause += SLOWEST * len(behind) if one_by_one else 0.0
-            spans = [
-                (min(until, end) - max(since, start), most) for start, end, most in clear + good * (not old)
-            ]
+            pause += 12 * scene.weather[2] if what == "CONNECTED" else 0.0  # handshakes
+            clock = clear + good * (not old) + (quick if what != "CONNECTED" else [])
+            spans = [(min(until, end) - max(since, start), most) for start, end, most in clock]
             spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
             if spans:
                 yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
@@ -752,7 +773,14 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     shaken = [each.at for each in case.fates if each.who in (*case.scene.brokers, "relay")]
     rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
     short = rude or case.scene.settings["disconnect_timeout"] < SOON
+    late = SLOWEST + 1.0 if any(product.late for product, _ in case.scene.brokers.values()) else 0.0
+    single = case.scene.kind != "fanout" and not case.scene.routed
     for stay in case.stays.values():
+        refused = {each.headers.get(b"receipt-id") for each in stay.errors}
+        until = min([stay.end, stay.silent, *[each.at for each in stay.errors]]) - late
+        last = max(
+            [stay.asked[each].at for each, read in stay.receipts.items() if read.at < until], default=0.0
+        )
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
@@ -763,6 +791,8 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
             due = told and asked.command == b"SEND" and asked.at < stay.faulty
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
+            # who has the RECEIPT of a later frame has that of an earlier one
+            due = due or (single and asked.at < last and not stay.odd and name not in refused)
             if due and name not in stay.receipts and b"transaction" not in asked.headers:
                 yield f"{stay} read all, and no RECEIPT {name.decode()}"
 
