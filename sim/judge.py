@@ -709,7 +709,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
         if without_relay(case, stay) or (scene.clients[stay.client].chokes and chokes):
             continue
         clear = (
-            [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5)]
+            []
+            if stay.faulty < inf or stay.odd
+            else [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5 + 4 * scene.weather[2])]
         )
         owing = settings["unacknowledged"] < 1000 and any(
             mode != b"auto" for _, mode in stay.subscribed.values()
