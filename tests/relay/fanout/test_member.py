@@ -70,11 +70,11 @@ def moving(quorum: int = 1, **settings: float) -> Playbook:
     return begun(listener(type(main)("main", groups, quorum=quorum, **settings)))  # type: ignore[arg-type]
 
 
-def leaves(play: Playbook, within: float = 5.0) -> None:
+def leaves(play: Playbook, within: float = 5.0, *, may_stay: bool = False) -> None:
     """The session is told to leave broker a for c, which accepts it."""
     one, other = play.relay.listener.upstream.groups[0].brokers
     one.health.paused = True
-    play._perform(play.relay.handle(inputs.Leave(one, within, other), play.now))
+    play._perform(play.relay.handle(inputs.Leave(one, within, other, may_stay), play.now))
     comes(play, "c")
 
 
@@ -94,3 +94,16 @@ def test_moving_for_a_client_that_went() -> None:
         play.broker_says(receipt("r"), at="c")
         assert play.relay.over
         assert play.counters["clients_undelivered"] == 0
+
+
+def test_a_move_that_comes_to_nothing() -> None:
+    """What waited meanwhile for the broker that the session stays at is sent to it."""
+    with moving(quorum=2) as play:
+        play.client_says(send(b"1", receipt="r"))
+        assert play.broker_reads(at="a") == play.broker_reads(at="b")
+        leaves(play, 3.0, may_stay=True)
+        play.client_says(send(b"2"))
+        play.broker_gets(b"", at="a")
+        play.time_passes(3.1)
+        play.broker_gets(copied(2, send(b"2")), at="a")
+        play.broker_gets(copied(2, send(b"2")), at="b")
