@@ -430,10 +430,10 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 given[key] = event.at
             case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
-                acker = case.stays[event.who, event.session]
-                in_time = event.at + slowed(case, acker, event.at) < acker.end  # `frames` holds ACKs, too
-                read = max([each.at for each in acker.messages if each.frame == event.frame], default=-inf)
-                if in_time and read >= given.get(copy, inf):
+                stay = case.stays[event.who, event.session]
+                read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
+                # configuration.md, `frames`: an ACK waits as well
+                if event.at + slowed(case, stay, event.at) < stay.end and read >= given.get(copy, inf):
                     due[copy] = event.who
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 given.pop(key, None)
@@ -725,7 +725,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
         if without_relay(case, stay) or (scene.clients[stay.client].chokes and chokes):
             continue
         clear = (
-            [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5)]
+            []
+            if stay.faulty < inf or stay.odd
+            else [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5 + 4 * scene.weather[2])]
         )
         owing = settings["unacknowledged"] < 1000 and any(
             mode != b"auto" for _, mode in stay.subscribed.values()

@@ -866,7 +866,7 @@ class ClientConnection:
     def _release(self, now: float) -> None:
         """Carry what the client sent while no frames could be carried to its brokers."""
         try:
-            if not self.flow.coupled:
+            if not (self.flow.coupled or self.buffer.unread):
                 self._to_broker(now, most=0)  # what waits for single brokers
             self.turns.release(self._to_broker, now)
         except StompError as error:

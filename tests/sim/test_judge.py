@@ -207,6 +207,8 @@ FALSE = [
     # half a close; an ERROR that does not say that something may be lost
     ("who_reads_to_the_end_has_all", START, f"{START}wait 30\n", FIRST, "", LEAVES, HALF),
     ("who_reads_to_the_end_has_all", RECEIPT, "", LEAVES, f"c1.1 sent NONSENSE\n{ERROR}"),
+    # it has the RECEIPT of a later frame
+    ("who_reads_to_the_end_has_all", RECEIPT, "", LEAVES, END),
     # DISCONNECT; half a close; silence; another connection
     ("a_session_ends", END, ""),
     ("a_session_ends", LEAVES, "c1.1 fate half-closes\n"),
