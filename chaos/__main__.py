@@ -22,35 +22,21 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m chaos", description="Sessions through the relay while their brokers fail."
     )
     add = parser.add_argument
-    add(
-        "--seed",
-        type=int,
-        default=random.randrange(1_000_000),
-        help="what is done and when; else drawn, and printed",
-    )
+    drawn = random.randrange(1_000_000)
+    add("--seed", type=int, default=drawn, help="what is done and when; else drawn, and printed")
     add("--seconds", type=float, help="how long faults are injected (60)")
     add("--faults", type=int, help="inject so many, as fast as the brokers recover, in place of --seconds")
-    add(
-        "--poison",
-        type=int,
-        help="clients at a time whose words cost brokers connections (8 with --faults, else 0)",
-    )
+    add("--poison", type=int, help="harmful clients at a time (8 with --faults, else 0)")
     add("--history", type=Path, metavar="FILE", help="write down what happened, an event a line")
     add("--sessions", type=int, default=24, help="clients (24)")
-    add(
-        "--brokers",
-        type=_kinds,
-        default=("rabbitmq", "activemq"),
-        help=f"two or more of {', '.join(KINDS)} (rabbitmq,activemq); one alone is doubled",
-    )
+    several = f"two or more of {', '.join(KINDS)} (rabbitmq,activemq); one alone is doubled"
+    add("--brokers", type=_kinds, default=("rabbitmq", "activemq"), help=several)
     parsed = parser.parse_args(arguments)
-    if parsed.faults is not None and parsed.seconds is not None:
-        parser.error("--faults and --seconds exclude each other")
-    if parsed.faults is not None and parsed.faults < 1:
-        parser.error("--faults must be at least 1")
+    many = parsed.faults is not None
+    if many and (parsed.seconds is not None or parsed.faults < 1):
+        parser.error("--faults must be at least 1, and excludes --seconds")
     if parsed.sessions < 2:
         parser.error("--sessions must be at least 2")
-    many = parsed.faults is not None
     if parsed.poison is None:
         parsed.poison = 8 if many else 0
     if parsed.seconds is None:

@@ -53,12 +53,8 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m chaos.crash", description="What survives SIGKILL is killed, again and again."
     )
     parser.add_argument("--rounds", type=int, default=20, help="how often each of them is killed (20)")
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=random.randrange(1_000_000),
-        help="of the moments; else drawn, and printed",
-    )
+    drawn = random.randrange(1_000_000)
+    parser.add_argument("--seed", type=int, default=drawn, help="of the moments; else drawn, and printed")
     parser.add_argument("--only", nargs="+", choices=list(RUNS), default=list(RUNS), help="these, not all")
     parsed = parser.parse_args(arguments)
     if parsed.rounds < 1:

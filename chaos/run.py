@@ -23,7 +23,7 @@ from sim.plan import CALM, PLAIN, VERSIONS, Scene, client_act
 from sim.stomp import Frame
 from tests.e2e import brokers
 from tests.e2e.certificates import Authority
-from tests.e2e.fleet import Fleet, failover, nodes
+from tests.e2e.fleet import KILL, Fleet, failover, nodes
 from tests.e2e.load import drain
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Closed
@@ -77,11 +77,13 @@ def arena(kinds: Sequence[str], directory: Path, options: str) -> Iterator[tuple
         listener = f"""
 web = true
 heart_beat = [1000, 1000]
+heart_beat_tolerance = 5  # on a busy machine both may be late
 [listener.secure]
 endpoint = "tcp:{secure}:interface=127.0.0.1"
 upstream = "main"
 web = true
 heart_beat = [1000, 1000]
+heart_beat_tolerance = 5  # on a busy machine both may be late
 tls = {{ certificate = "{own.certificate}", key = "{own.key}" }}
 """
         running = stack.enter_context(served(directory, failover(members, options), listener, ports=[secure]))
@@ -188,7 +190,13 @@ class Run:
         elif act == "subscribe":
             topic = values[0] % 4 == 0
             values = (TOPIC, 0, values[2]) if topic else (QUEUES[mode], mode, values[2])
-        if act != "poison" and (act != "nack" or client.habit.version != b"1.0"):
+        # What an UNSUBSCRIBE crosses RabbitMQ holds until the connection ends: an ACK that covers others covers it.
+        odd = (
+            act == "poison",
+            act == "nack" and client.habit.version == b"1.0",
+            act == "unsubscribe" and mode == 1,
+        )
+        if not any(odd):
             for _ in range(1 + values[0] % 8 if act == "ack" else 1):
                 client.act(act, *values)
         self._clock.after(chance.expovariate(1 / PACE), self._live, client, chance)
@@ -251,7 +259,8 @@ class Run:
 
     async def _drain(self) -> None:
         """Take what the brokers have, again and again while something is missing: it may come late, or be given to a
-        connection of which the broker does not know yet that it has ended.
+        connection of which the broker does not know yet that it has ended. A broker that does not answer starts again:
+        Artemis may hang for ever behind clients that read nothing.
         """
         deadline = time.monotonic() + 2 * PATIENCE
         while True:
@@ -262,6 +271,10 @@ class Run:
                         bodies = await asyncio.to_thread(drain, node.broker.port, queue)
                     except (OSError, Closed) as error:
                         stuck = f"{queue} of {name} cannot be drained: {error!r}"
+                        if not name.startswith("memory"):  # it keeps what it has, on disk
+                            await asyncio.to_thread(KILL.inject, node)
+                            KILL.begin_healing(node)
+                            await asyncio.to_thread(node.heal)
                         continue
                     for body in bodies:
                         kept = body.decode().rstrip(".")

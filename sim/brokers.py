@@ -3,7 +3,7 @@ recorded conversations in `tests/corpus` and from `docs/translation.md`; `make s
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -26,6 +26,11 @@ SILENT: Final = (
 )
 _STOPPED: Final = b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1"
 _CANCELLED: Final = b"Timer already cancelled."
+_WHERE: Final = b"\tat java.base/java.util.Timer.sched(Timer.java:409)\n"
+_CLOSING: Final = (
+    b"Reason: {shutdown,\n            {connection_closing,\n                "
+    b'{server_initiated_close,320,<<"maintenance">>}}}'
+)
 
 
 class Product(NamedTuple):
@@ -65,9 +70,7 @@ class Product(NamedTuple):
     silence: float = 0.0  # seconds of silence after which it ends any, 0 for none
     hasty: bool = False  # behind an acknowledgement it may end one without the RECEIPT of its DISCONNECT
     twofold: bool = False  # it may confirm DISCONNECT twice
-    nameless: bool = (
-        False  # on 1.0 it says neither its name nor its version, and makes up subscriptions' names
-    )
+    nameless: bool = False  # on 1.0 it makes up names of subscriptions, and does not name itself
     escapes: tuple[tuple[bytes, tuple[bytes, bytes]], ...] = ()  # by version, those that it reads and writes
 
 
@@ -79,13 +82,7 @@ PRODUCTS: Final = (
     Product(
         "rabbitmq",
         b"RabbitMQ/3.10.8",
-        (
-            (
-                b"AMQP channel died",
-                b"Reason: {shutdown,\n            {connection_closing,\n                "
-                b'{server_initiated_close,320,<<"maintenance">>}}}',
-            ),
-        ),
+        ((b"AMQP channel died", _CLOSING),),
         escapes=((b"1.0", (b"1.2", b"1.2")), (b"1.1", (b"1.2", b"1.2"))),
         lingers=10.0,
         **_has(
@@ -97,11 +94,7 @@ PRODUCTS: Final = (
         b"ActiveMQ/5.17.2",
         (
             (_STOPPED, b"org.apache.activemq.broker.BrokerStoppedException: " + _STOPPED),
-            (
-                _CANCELLED,
-                b"java.lang.IllegalStateException: %b\n"
-                b"\tat java.base/java.util.Timer.sched(Timer.java:409)\n" % _CANCELLED,
-            ),
+            (_CANCELLED, b"java.lang.IllegalStateException: %b\n%b" % (_CANCELLED, _WHERE)),
         ),
         escapes=((b"1.0", (b"1.1", b"1.0")),),
         **_has("dead same_id marks lags names poison twice twofold"),
@@ -333,11 +326,6 @@ class Broker:
                 return
             session, subscription = ready[int(self.chance.random() * len(ready))]
             session.deliver(subscription, queue.popleft())
-
-    def remaining(self) -> Iterator[Message]:
-        """Yield the messages in all queues."""
-        for queue in self.queues.values():
-            yield from queue
 
 
 class Session:

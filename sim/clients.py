@@ -171,9 +171,9 @@ class Client:
                 subscription, mode = found[0] if found else (b"", b"auto")
             if mode != b"auto":
                 self.owed.append(Owed(frame, subscription, mode))
-        elif frame.command == b"RECEIPT":
+        elif frame.command in (b"RECEIPT", b"ERROR"):
             asked = self.awaited.pop(frame.headers.get(b"receipt-id", b""), None)
-            if asked is not None and asked.command == b"DISCONNECT":
+            if frame.command == b"RECEIPT" and asked is not None and asked.command == b"DISCONNECT":
                 self.vanish()
 
     # What the plan asks for

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
 
-from sim.net import Clock
+from sim.net import Clock, in_place_of
 from stomprelay.journal import disk, segment, writer
 from stomprelay.journal.block import Block, BlockKind, Damage
 from stomprelay.journal.schema import Context
@@ -96,29 +96,8 @@ class _Thread:
             self._again()
 
 
-class _System:
-    """Stands for the module `os` in the journal: the disk of the world that is played."""
-
-    disk: Disk
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
-
-    def write(self, file: int, data: memoryview) -> int:
-        return self.disk.write(file, data)
-
-    def fsync(self, file: int) -> None:
-        """Do nothing: it takes long."""
-
-
-class _Time:
-    """Stands for the module `time` in the writer's thread."""
-
-    def __getattr__(self, name: str) -> Any:
-        return (lambda: OS.disk.clock.now) if name == "monotonic" else getattr(time, name)
-
-
-OS: Final = _System()
+OS: Final = in_place_of(os, fsync=lambda file: None)
+"""The system of a journal: `disk` and `write` are of the world that is played."""
 
 
 @contextmanager
@@ -128,6 +107,6 @@ def on_disks() -> Iterator[None]:
         patch.object(writer, "os", OS),
         patch.object(disk, "os", OS),
         patch.object(writer_thread, "Thread", _Thread),
-        patch.object(writer_thread, "time", _Time()),
+        patch.object(writer_thread, "time", in_place_of(time, monotonic=lambda: OS.disk.clock.now)),
     ):
         yield

@@ -4,7 +4,7 @@ import datetime
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -43,20 +43,10 @@ def certificate() -> str:
     return str(path)
 
 
-class Layer(Protocol):
-    """One layer of a connection's end. `over`: the other end has closed it."""
-
-    over: bool
-
-    def put(self, data: bytes) -> bytes:
-        """Return what these bytes of the layer above are below, with what else waits."""
-
-    def take(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return what these bytes of the layer below are above, and what is to be written below in answer."""
-
-
 class Web:
-    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions of STOMP."""
+    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions of STOMP. `over`: the other end
+    has closed it.
+    """
 
     def __init__(self, server: bool) -> None:
         self.over = False
@@ -98,11 +88,9 @@ class Web:
                     above += event.data.encode()
                 case BytesMessage():
                     above += event.data
-                case Ping():
+                case Ping() | CloseConnection():
                     below += self._ws.send(event.response())
-                case CloseConnection():
-                    below += self._ws.send(event.response())
-                    self.over = True
+                    self.over = isinstance(event, CloseConnection)
         return above, below + self.put(b"")
 
 
@@ -117,7 +105,7 @@ def _context(server: bool) -> SSL.Context:
 
 
 class Secure:
-    """TLS 1.3."""
+    """TLS 1.3. `over`: the other end has closed it."""
 
     def __init__(self, server: bool) -> None:
         self.over = False
@@ -144,15 +132,18 @@ class Secure:
         return above, below + self.put(b"")
 
     def _all(self, read: Any) -> bytes:
-        found = []
+        found = b""
         try:
             while True:
-                found.append(read(1 << 16))
+                found += read(1 << 16)
         except SSL.WantReadError:
-            pass
+            return found
         except SSL.ZeroReturnError:
             self.over = True
-        return b"".join(found)
+            return found
+
+
+Layer = Web | Secure
 
 
 def layers(server: bool, web: bool, secure: bool) -> tuple[Layer, ...]:

@@ -9,8 +9,10 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import partialmethod
 from heapq import heappop, heappush
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from twisted.internet.address import IPv4Address
@@ -318,19 +320,16 @@ class Network:
         end.changed()
 
 
-class _Sockets:
-    """Stands for the module `socket` where the relay opens connections of its own: these are in the world's network."""
+def in_place_of(module: Any, **parts: Any) -> Any:
+    """Return what stands for a module: it has these parts, and all others of the module."""
+    return SimpleNamespace(**{**vars(module), **parts})
 
-    net: Network
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(socket, name)
-
-    def SocketType(self, family: int, kind: int) -> End:
-        """Return a new end, which is not connected. Raises `OSError`."""
-        if self.net.lacking:
-            raise OSError(errno.EMFILE, "no descriptors")
-        return End(self.net, own=True)
+def _own_end(family: int, kind: int) -> End:
+    """Return a new end for a relay that connects. Raises `OSError`."""
+    if SOCKETS.net.lacking:
+        raise OSError(errno.EMFILE, "no descriptors")
+    return End(SOCKETS.net, own=True)
 
 
 class _Poller:
@@ -339,7 +338,7 @@ class _Poller:
     """
 
     def __init__(self) -> None:
-        self.net = SOCKETS.net
+        self.net: Network = SOCKETS.net
         self.watched: dict[int, tuple[int, int]] = {}
 
     def register(self, descriptor: int, events: int) -> None:
@@ -374,17 +373,9 @@ class _Poller:
         return found
 
 
-class _Select:
-    """Stands for the module `select` in the relay's connections."""
-
-    epoll = poll = _Poller
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(select, name)
-
-
-SOCKETS: Final = _Sockets()
-SELECT: Final = _Select()
+SOCKETS: Final = in_place_of(socket, SocketType=_own_end)
+"""What the relay opens connections with: these are in `net`, the network of the world that is played."""
+SELECT: Final = in_place_of(select, epoll=_Poller, poll=_Poller)
 
 
 class Port:
@@ -460,7 +451,7 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
         self, delay: float, callable: Callable[..., object], *args: object, **kwargs: object
     ) -> DelayedCall:
         time = self.clock.now + delay
-        made = DelayedCall(time, callable, args, kwargs, self._cancelled, self._moved, self.seconds)
+        made = DelayedCall(time, callable, args, kwargs, self._calls.pop, self._moved, self.seconds)
         self._calls[made] = None
         if delay:
             self.clock.at(time, self._call, made)
@@ -481,9 +472,6 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
         except Exception as error:
             self.faults.append(error)
 
-    def _cancelled(self, made: DelayedCall) -> None:
-        self._calls.pop(made, None)
-
     def _moved(self, made: DelayedCall) -> None:
         made.activate_delay()
         self.clock.at(made.time, self._call, made)
@@ -503,34 +491,27 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
 
     # Sockets
 
-    def addReader(self, selectable: Any) -> None:
-        if selectable.fileno():
-            self._add(selectable, "reader")
-        else:
-            self._departures = selectable
-
-    def addWriter(self, selectable: Any) -> None:
-        self._add(selectable, "writer")
-
     def _add(self, selectable: Any, kind: str) -> None:
-        end = self.net.ends.get(selectable.fileno())
-        if end is not None:
+        descriptor = selectable.fileno()
+        end = self.net.ends.get(descriptor)
+        if not descriptor:
+            self._departures = selectable
+        elif end is not None:
             self._ends[selectable] = end
             setattr(end, kind, selectable)
             end.notify = lambda: self._serve(end)
             end.changed()
-
-    def removeReader(self, selectable: Any) -> None:
-        self._remove(selectable, "reader")
-
-    def removeWriter(self, selectable: Any) -> None:
-        self._remove(selectable, "writer")
 
     def _remove(self, selectable: Any, kind: str) -> None:
         if selectable is self._departures:
             self._departures = None
         elif selectable in self._ends:
             setattr(self._ends[selectable], kind, None)
+
+    addReader = partialmethod(_add, kind="reader")
+    addWriter = partialmethod(_add, kind="writer")
+    removeReader = partialmethod(_remove, kind="reader")
+    removeWriter = partialmethod(_remove, kind="writer")
 
     def _serve(self, end: End) -> None:
         """Call who waits for this end, as far as there is something to be done."""

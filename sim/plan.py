@@ -57,7 +57,6 @@ PLAIN: Final[dict[str, Any]] = {
 CALM: Final = (0.0, 0.0, 0.001)
 """Weather in which nothing is cut, and nothing takes long."""
 
-
 TIGHT: Final[dict[str, Any]] = {
     "before_connect": 300,
     "unacknowledged": 4,

@@ -70,21 +70,14 @@ def write(version: bytes, command: bytes, headers: Pairs, body: bytes = b"") -> 
 
 class Reader:
     """Makes frames of a stream. `version` may change between two frames, and `escapes`, the version whose escapes are
-    used; `beats` counts EOLs between frames. A `lenient` reader keeps undefined escapes, and leaves out lines that are
-    no headers.
+    used. A `lenient` reader keeps undefined escapes, and leaves out lines that are no headers.
     """
 
     def __init__(self, version: bytes = b"1.2", lenient: bool = False) -> None:
         self.version = version
         self.escapes: bytes | None = None
         self.lenient = lenient
-        self.beats = 0
         self._data = bytearray()
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether the beginning of a frame waits for its rest."""
-        return bool(self._data)
 
     def feed(self, data: bytes) -> None:
         """Add bytes."""
@@ -95,7 +88,6 @@ class Reader:
         data = self._data
         start = 0
         while start < len(data) and data[start] in b"\n\r":
-            self.beats += 1
             start += 1
         end = data.find(b"\n\n", start)
         odd = data.find(b"\n\r\n", start)

@@ -5,7 +5,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, partialmethod
+from itertools import chain
 from math import inf
 from random import Random
 from typing import Any, Final
@@ -91,19 +92,14 @@ class RelayProcess:
         self.number = number
         self.reactor = reactor
         self.again = False
-        self.service = RelayService(config, reactor, reactor.seconds, self._nanoseconds)
+        clock = reactor.clock
+        self.service = RelayService(
+            config, reactor, reactor.seconds, lambda: int((1_790_000_000 + clock.now) * 1e9)
+        )
         self.service.clients.prefix = f"relay-{number}"
         self.state = self.service.state
         self.service.privilegedStartService()
         self.service.startService()
-
-    def _nanoseconds(self) -> int:
-        return int((1_790_000_000 + self.reactor.clock.now) * 1e9)
-
-    @property
-    def counters(self) -> Counter[str]:
-        """Return what its listeners have counted."""
-        return sum([Counter(each.counters) for each in self.state.sessions.listeners.values()], Counter())
 
     @property
     def works(self) -> bool:
@@ -231,17 +227,17 @@ class World:
 
     def _broker(self, broker: Broker, act: str, values: tuple[int, ...]) -> None:
         match act:
-            case "cut" | "half_close":
-                if broker.sessions:
-                    session = broker.sessions[values[0] % len(broker.sessions)]
-                    detail = "half-closes"
-                    if act == "cut":
-                        detail = f"is cut off; of what is on its way {values[1]} bytes arrive"
+            case "cut" | "half_close" if broker.sessions:
+                session = broker.sessions[values[0] % len(broker.sessions)]
+                if act == "cut":
+                    detail = f"is cut off; of what is on its way {values[1]} bytes arrive"
                     broker.note(What.FATE, session.number, detail=detail)
-                    if act == "cut":
-                        session.line.end.cut(values[1])
-                    else:
-                        session.line.half_close()
+                    session.line.end.cut(values[1])
+                else:
+                    broker.note(What.FATE, session.number, detail="half-closes")
+                    session.line.half_close()
+            case "cut" | "half_close":
+                pass
             case "kill":
                 broker.kill(*values)
             case "feel":
@@ -266,7 +262,7 @@ class World:
         self._fate("starts")
         reactor = Reactor(self.clock, self.net)
         if self.disk is not None:
-            OS.disk = self.disk
+            OS.disk, OS.write = self.disk, self.disk.write
             self.disk.alive = lambda: reactor.alive
         self.relays.append(RelayProcess(len(self.relays) + 1, self._config(), reactor))
 
@@ -289,10 +285,8 @@ class World:
         self._end(old, "has handed over")
 
     def _end(self, relay: RelayProcess, what: str) -> None:
-        def over(trouble: Failure | None) -> None:
-            self.clock.soon(self._stopped, relay, what, trouble)
-
-        _ = relay.service.stopService().addCallbacks(over, over)
+        stopped = partial(self.clock.soon, self._stopped, relay, what)
+        _ = relay.service.stopService().addCallbacks(stopped, stopped)
 
     def _stopped(self, relay: RelayProcess, what: str, trouble: Failure | None) -> None:
         if not relay.reactor.alive:
@@ -346,8 +340,8 @@ class World:
 
     def _relay_cut(self, which: int, most: int) -> None:
         """Cut the connection of a client."""
-        lines = [each.line for each in self.clients.values() if each.line is not None and not each.line.over]
-        end = lines[which % len(lines)].end if lines else None
+        ends = [each.line.end for each in self._there() if each.line is not None]
+        end = ends[which % len(ends)] if ends else None
         if end is not None and end.peer is not None:
             detail = f"is cut off after {most} bytes"
             self.history.add(self.clock.now, end.name, What.FATE, detail=detail)
@@ -361,9 +355,7 @@ class World:
         pauses = self.relay.state.pauses
         (pauses.pause if on else pauses.resume)([broker])
 
-    def _relay_resume(self, which: int) -> None:
-        """Take a broker into service again."""
-        self._relay_pause(which, False)
+    _relay_resume = partialmethod(_relay_pause, on=False)
 
     # The end
 
@@ -374,9 +366,13 @@ class World:
         while self.clock.now < until and not over():
             self.clock.run(self.clock.now + STEP)
 
+    def _there(self) -> list[Client]:
+        """Return the clients that have a connection."""
+        return [each for each in self.clients.values() if each.line is not None and not each.line.over]
+
     def _quiet(self) -> bool:
         """Whether nobody waits, and each session has its client."""
-        there = [each for each in self.clients.values() if each.line is not None and not each.line.over]
+        there = self._there()
         waiting = any(each.leaving or each.awaited or not each.connected for each in there)
         return not waiting and len(self.relay.state.sessions) == len(there)
 
@@ -428,7 +424,7 @@ class World:
             if broker.sessions:
                 count = len(broker.sessions)
                 self.wrong(f"broker {name} has {count} connections after all clients have gone")
-            for message in broker.remaining():
+            for message in chain(*broker.queues.values()):
                 broker.note(What.KEPT, detail=message.body.decode(errors="replace"))
         if self.net.dead:
             self.wrong(f"{self.net.dead} connections to brokers were kept though both sides had closed")
@@ -440,4 +436,5 @@ class World:
                 self.wrong(f"process {each.number} of the relay does not stop")
         if self.disk is not None:
             self.history.facts["journal"] = self.disk.recorded()
-        self.history.facts["counters"] = dict(sum([each.counters for each in self.relays], Counter()))
+        counted = [each.counters for relay in self.relays for each in relay.state.sessions.listeners.values()]
+        self.history.facts["counters"] = dict(sum(map(Counter, counted), Counter()))

@@ -150,10 +150,7 @@ class Playbook(AbstractContextManager["Playbook"]):
         self._perform(self.relay.handle(inputs.Opened(), self.now))
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
             self.nobody_gets_more()

@@ -16,18 +16,7 @@ from stomprelay.remote.client import AdminClient, AdminCredentials, AdminError
 from stomprelay.remote.commands import brokers, cancel_drain, drain, kill, pause, reload, resume, sessions
 from stomprelay.service.admin.sessions import LARGEST
 from tests.e2e.certificates import Authority
-from tests.fake_admin import (
-    A,
-    B,
-    Relay,
-    UnixServer,
-    connected,
-    listed,
-    pages,
-    serving,
-    serving_relay,
-    told,
-)
+from tests.fake_admin import A, B, Relay, UnixServer, connected, listed, pages, serving, serving_relay, told
 
 
 @pytest.fixture

@@ -91,9 +91,7 @@ def frames_through(target: int, tamper: Callable[[int, bytes], bytes]) -> socket
     ],
 )
 def test_what_is_lost_or_damaged_is_found(
-    load: Load,
-    tamper: Callable[[int, bytes], bytes],
-    complaint: str,
+    load: Load, tamper: Callable[[int, bytes], bytes], complaint: str
 ) -> None:
     """A frame lost, doubled, out of order or spelled wrong between client and broker is an error, not a figure."""
     with closing(frames_through(load.ports["1.2"], tamper)) as listener:

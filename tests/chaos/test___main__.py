@@ -1,27 +1,33 @@
-"""The command line of a run, and a short one."""
+"""The command lines, and a short run."""
 
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from chaos.__main__ import options
+from chaos import __main__ as chaos
+from chaos import crash
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("options", "arguments", "said"),
     [
-        (["--brokers", "rabbitmq,apollo"], "apollo"),
-        (["--sessions", "1"], "--sessions"),
-        (["--faults", "0"], "--faults"),
-        (["--faults", "9", "--seconds", "9"], "--seconds"),
+        (chaos.options, "--brokers rabbitmq,apollo", "apollo"),
+        (chaos.options, "--sessions 1", "--sessions"),
+        (chaos.options, "--faults 0", "--faults"),
+        (chaos.options, "--faults 9 --seconds 9", "--seconds"),
+        (crash.options, "--rounds 0", "--rounds"),
+        (crash.options, "--only broker", "broker"),
     ],
 )
-def test_what_makes_no_sense(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_makes_no_sense(
+    options: Callable[[Sequence[str]], object], arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It is refused with the option's name."""
     with pytest.raises(SystemExit) as ended:
-        options(arguments)
+        options(arguments.split())
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
 

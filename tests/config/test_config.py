@@ -86,18 +86,9 @@ def test_the_only_upstream_need_not_be_named(tmp_path: Path) -> None:
             "[listener.a]\n[listener.b]\n",
             f'listener.b.endpoint: "{ENDPOINT}" is taken by listener.a.endpoint',
         ),
-        (
-            f'admin = "{ENDPOINT}"\n',
-            f'admin: "{ENDPOINT}" is taken by listener.default.endpoint',
-        ),
-        (
-            f'metrics = "{ENDPOINT}"\n',
-            f'metrics: "{ENDPOINT}" is taken by listener.default.endpoint',
-        ),
-        (
-            'admin = "unix:/a"\nmetrics = "unix:/a"\n',
-            'metrics: "unix:/a" is taken by admin',
-        ),
+        (f'admin = "{ENDPOINT}"\n', f'admin: "{ENDPOINT}" is taken by listener.default.endpoint'),
+        (f'metrics = "{ENDPOINT}"\n', f'metrics: "{ENDPOINT}" is taken by listener.default.endpoint'),
+        ('admin = "unix:/a"\nmetrics = "unix:/a"\n', 'metrics: "unix:/a" is taken by admin'),
         ("x = \n", "is not TOML: Invalid value (at line 1, column 5)"),
         (
             '[upstream.a]\nuri = "tcp://a"\n[upstream.b]\nuri = "tcp://b"\n',

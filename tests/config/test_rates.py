@@ -44,9 +44,7 @@ def test_what_is_read() -> None:
     """Each scope has its own, with a burst of one second, and pauses unless it is said otherwise."""
     [listener] = config(LIMITS).listeners
     assert listener.rates == RateLimits(
-        Rates(connects=200, bytes=50_000_000),
-        Rates(connects=0.5, burst=10.0),
-        Rates(frames=500, refuse=True),
+        Rates(connects=200, bytes=50_000_000), Rates(connects=0.5, burst=10.0), Rates(frames=500, refuse=True)
     )
     assert listener.clients_per_user == 3
     assert config("").listeners[0].rates == RateLimits()

@@ -33,12 +33,7 @@ def test_the_report_has_what_was_staged_and_nothing_else(
     numbers = {each.one("dt").text: each.one("dd", "value").text for each in root.one("dl").children}
     assert {
         name: numbers[name] for name in ("Lost or unconfirmed", "Failovers", "Stuck consumers", "Errors")
-    } == {
-        "Lost or unconfirmed": "0",
-        "Failovers": "1",
-        "Stuck consumers": "1",
-        "Errors": "0",
-    }
+    } == {"Lost or unconfirmed": "0", "Failovers": "1", "Stuck consumers": "1", "Errors": "0"}
     assert numbers["Delivered"].startswith("100")
     first, *others = [each.text for each in root.one("ul", "highlights").all("li")]
     assert first.startswith("A broker was lost: ")

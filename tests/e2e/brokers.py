@@ -188,12 +188,7 @@ class RabbitMQ(Broker):
 
 @contextlib.contextmanager
 def rabbitmq(
-    directory: Path,
-    credentials: Credentials,
-    settings: str = "",
-    first: bytes = b"",
-    *,
-    erl: str = "",
+    directory: Path, credentials: Credentials, settings: str = "", first: bytes = b"", *, erl: str = ""
 ) -> Iterator[RabbitMQ]:
     """Run RabbitMQ with its STOMP plug-ins and more settings, with which connections begin with `first`; `erl` is what
     Erlang is told beside.

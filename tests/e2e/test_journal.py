@@ -140,10 +140,7 @@ def test_every_frame_of_foreign_clients(
     assert all(segment.closed for segment in Folder(relay.directory).segments())
     journal = Journal(relay.directory)
     sends, messages = journal.frames("SEND", "client"), journal.frames("MESSAGE", "broker")
-    for entries, name, version in (
-        (sends, "producer", source_version),
-        (messages, "consumer", sink_version),
-    ):
+    for entries, name, version in ((sends, "producer", source_version), (messages, "consumer", sink_version)):
         assert [each.kept for each in entries] == bodies
         assert [each.size for each in entries] == list(map(len, bodies))
         assert {each.context.client for each in entries} == {name}

@@ -41,8 +41,7 @@ def emptied(running: Fleet, queue: str, due: int = 0) -> list[list[bytes]]:
 
 
 @pytest.mark.parametrize(
-    ("fleet_name", "version"),
-    [("pair", "1.0"), ("pair", "1.1"), ("pair", "1.2"), ("reversed_pair", "1.2")],
+    ("fleet_name", "version"), [("pair", "1.0"), ("pair", "1.1"), ("pair", "1.2"), ("reversed_pair", "1.2")]
 )
 def test_subscriptions_go_on(
     request: pytest.FixtureRequest, queue: str, fleet_name: str, version: str

@@ -44,11 +44,7 @@ SURVIVORS: tuple[tuple[LibraryFacts, str, LibraryFacts, str, str, int], ...] = (
 
 @pytest.mark.ci
 def test_tables_say_what_a_failover_was(
-    tmp_path: Path,
-    rabbitmq: Broker,
-    activemq: Broker,
-    client: Callable[[LibraryFacts], Client],
-    queue: str,
+    tmp_path: Path, rabbitmq: Broker, activemq: Broker, client: Callable[[LibraryFacts], Client], queue: str
 ) -> None:
     """The broker that serves is lost under load: one outage of all sessions, and the books of messages, frames said
     again, stale ACKs and deliveries are those of clients and relay.

@@ -69,12 +69,7 @@ longest_pause = 0.2
                 running.send(signal.SIGTERM)
                 running.wait_until(lambda: ready(metrics) == (503, DRAINING))
                 assert metrics.ask("/livez")[0] == 200
-                token = (
-                    "--admin",
-                    admin.url,
-                    "--token-file",
-                    str(tmp_path / "admin.token"),
-                )
+                token = ("--admin", admin.url, "--token-file", str(tmp_path / "admin.token"))
                 assert stomprelay("resume", "*", *token).returncode == 0
                 assert client.frame() == b"RECEIPT\nreceipt-id:1\n\n\0"
         assert "whoever is on the way can read the token" in running.log

@@ -56,10 +56,7 @@ def test_a_queue_by_its_other_names(
         for each in (sends, subscribes)
     )
     upstream = f'uri = "{broker.uri}"\nprofile = "{own if profile == "own" else profile}"'
-    with (
-        served(tmp_path, upstream, POSTURE.format(secret)) as running,
-        Talker.at(broker.port) as witness,
-    ):
+    with served(tmp_path, upstream, POSTURE.format(secret)) as running, Talker.at(broker.port) as witness:
         witness.subscribe(secret, "1")
         for headers in sends:
             with Talker.at(broker.port) as direct:

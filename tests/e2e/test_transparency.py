@@ -272,10 +272,7 @@ def test_each_kind_of_upstream(cell: KindCell, through: Callable[[str, str | Non
 @pytest.mark.parametrize("broker", BROKERS)
 @pytest.mark.parametrize("name", CONNECTS)
 def test_connects(
-    name: str,
-    broker: str,
-    direct: Callable[[str], Place],
-    through: Callable[[str, str | None], Place],
+    name: str, broker: str, direct: Callable[[str], Place], through: Callable[[str, str | None], Place]
 ) -> None:
     """The broker's answer to CONNECT is the client's."""
     answers = [_answer(place, CONNECTS[name]) for place in (direct(broker), through(broker, None))]

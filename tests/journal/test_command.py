@@ -8,13 +8,7 @@ import pytest
 
 from stomprelay.journal import command
 from stomprelay.journal.block import RecordedFrame
-from stomprelay.journal.command import (
-    CLOSED,
-    LEFT,
-    SegmentCheck,
-    record_lines,
-    segment_state,
-)
+from stomprelay.journal.command import CLOSED, LEFT, SegmentCheck, record_lines, segment_state
 from stomprelay.journal.records import Record, records
 from stomprelay.journal.schema import Context
 from tests.journal.made import (

@@ -100,8 +100,7 @@ def test_a_torn_end_is_cut_off(tmp_path: Path, torn: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "end"),
-    [(header() + b"?" + BLOCK[1:], over()), (b"garbage" * 10, b""), (BLOCK, over())],
+    ("data", "end"), [(header() + b"?" + BLOCK[1:], over()), (b"garbage" * 10, b""), (BLOCK, over())]
 )
 def test_damage_is_kept(tmp_path: Path, data: bytes, end: bytes) -> None:
     """Somebody may want to look into it; what is no segment at all gets nothing added."""

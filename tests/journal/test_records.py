@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.journal.block import BlockKind, Damage, RecordedFrame, encode
-from stomprelay.journal.records import (
-    Contexts,
-    Record,
-    RecordFilter,
-    parse_time,
-    records,
-)
+from stomprelay.journal.records import Contexts, Record, RecordFilter, parse_time, records
 from stomprelay.journal.schema import Context, EventRecord
 from stomprelay.journal.segment import spell_time
 from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SECOND, SEND, event, frames, header, put
@@ -125,11 +119,7 @@ def test_an_event_for_machines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kept", "told"),
-    [
-        (b"", {}),
-        ("zürich\0".encode(), {"body": "zürich\0"}),
-        (b"\xff\0", {"body_base64": "/wA="}),
-    ],
+    [(b"", {}), ("zürich\0".encode(), {"body": "zürich\0"}), (b"\xff\0", {"body_base64": "/wA="})],
 )
 def test_bodies_for_machines(tmp_path: Path, kept: bytes, told: dict[str, str]) -> None:
     """As text where it is text; when asked for."""

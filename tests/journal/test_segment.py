@@ -168,10 +168,7 @@ def test_a_damaged_header_in_a_file_of_another_name(tmp_path: Path) -> None:
     path = put(tmp_path, *BLOCKS, header=b"?" + header()[1:], name="copy")
     at = len(header())
     rest = sum(map(len, BLOCKS))
-    assert items(path) == [
-        Damage(0, at, "no block begins here"),
-        Damage(at, rest, "its header is missing"),
-    ]
+    assert items(path) == [Damage(0, at, "no block begins here"), Damage(at, rest, "its header is missing")]
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b'{"version":1}', b"\xff"])

@@ -26,12 +26,7 @@ def header(number: int = 1, relay: str = "r1", run: str = "0000000a", **changes:
 def context(**fields: str) -> Context:
     """One of a client, but for what is said."""
     usual = Context(
-        listener="main",
-        session="r1-1",
-        peer="10.0.0.1:1000",
-        client="alice",
-        side="client",
-        version="1.2",
+        listener="main", session="r1-1", peer="10.0.0.1:1000", client="alice", side="client", version="1.2"
     )
     return usual._replace(**fields)
 

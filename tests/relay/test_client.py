@@ -4,11 +4,7 @@ Whole conversations across a loss are in `test_failover`; here is what only the 
 """
 
 from stomprelay.session.effects import Event, How
-from tests.playbook import (
-    SAY_HELLO,
-    Playbook,
-    listener,
-)
+from tests.playbook import SAY_HELLO, Playbook, listener
 from tests.relay.failing import asked, found, movable, said_welcome, started
 
 

@@ -14,16 +14,7 @@ from stomprelay.relay.model.rules import AccessRule, AccessRules, Identity
 from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.wire.errors import Refused
-from tests.playbook import (
-    SAY_HELLO,
-    SAY_WELCOME,
-    Cut,
-    Playbook,
-    in_all_cuts,
-    in_all_pairs,
-    joined,
-    listener,
-)
+from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, in_all_cuts, in_all_pairs, joined, listener
 
 ALLOW = AccessRules(
     (

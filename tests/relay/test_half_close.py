@@ -6,13 +6,7 @@ from stomprelay.relay.client.shutdown import ECHO
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
-from tests.playbook import (
-    Playbook,
-    in_all_pairs,
-    joined,
-    listener,
-    upstream,
-)
+from tests.playbook import Playbook, in_all_pairs, joined, listener, upstream
 from tests.relay.several import begun, both_get, copied, fanned, group, receipt, send
 
 EOL = b"\n"

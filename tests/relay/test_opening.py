@@ -12,14 +12,7 @@ from stomprelay.relay.model.rules import ANYBODY, AccessRule, AccessRules, Claim
 from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.session.handshake import Credentials
-from tests.playbook import (
-    SAY_WELCOME,
-    Cut,
-    Playbook,
-    in_all_cuts,
-    listener,
-    upstream,
-)
+from tests.playbook import SAY_WELCOME, Cut, Playbook, in_all_cuts, listener, upstream
 from tests.relay.several import comes, fan_out, send
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:secret\n\n\0"

@@ -4,14 +4,7 @@ import pytest
 
 from stomprelay.session.effects import Event, How
 from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs
-from tests.relay.failing import (
-    asked_to_leave,
-    found,
-    link,
-    said_welcome,
-    sent_away,
-    started,
-)
+from tests.relay.failing import asked_to_leave, found, link, said_welcome, sent_away, started
 from tests.relay.several import settle
 from tests.relay.test_failover import (
     ASKING,

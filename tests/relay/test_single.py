@@ -5,12 +5,7 @@ from dataclasses import replace
 import pytest
 
 from stomprelay.session.leg import Terms
-from tests.playbook import (
-    PAIRS,
-    Cut,
-    in_all_cuts,
-    joined,
-)
+from tests.playbook import PAIRS, Cut, in_all_cuts, joined
 
 BRIDGED = tuple((client, broker) for client, broker in PAIRS if client != broker)
 
@@ -60,10 +55,10 @@ def test_a_disconnect_waits_for_the_receipts_of_sends(client: bytes, broker: byt
     with joined(client, broker, cut=cut) as play:
         play.client_says(
             b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0SEND\ndestination:/queue/a\nreceipt:2\n\nx\0"
-            b"DISCONNECT\nreceipt:bye\n\n\0",
+            b"DISCONNECT\nreceipt:bye\n\n\0"
         )
         play.broker_gets(
-            b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0SEND\ndestination:/queue/a\nreceipt:2\n\nx\0",
+            b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0SEND\ndestination:/queue/a\nreceipt:2\n\nx\0"
         )
         play.broker_says(b"RECEIPT\nreceipt-id:2\n\n\0")
         play.client_gets(b"RECEIPT\nreceipt-id:2\n\n\0")

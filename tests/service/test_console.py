@@ -9,14 +9,7 @@ from twisted.internet.address import IPv4Address
 from stomprelay.relay.model.listener import ServerTLS, Web
 from stomprelay.service.admin.console import CONSOLES, TICKET
 from stomprelay.service.admin.site import site
-from tests.service.harness import (
-    CONNECT,
-    CONNECTED,
-    FakeTransport,
-    RelayHarness,
-    listener,
-    movable,
-)
+from tests.service.harness import CONNECT, CONNECTED, FakeTransport, RelayHarness, listener, movable
 from tests.service.test_admin import JSON, Answer
 from tests.service.test_admin_access import TOKEN, basic
 from tests.service.test_websocket import BINARY, CLOSE, ended, masked, said

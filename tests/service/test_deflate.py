@@ -15,18 +15,7 @@ from stomprelay.service.network.deflate import compressed
 from stomprelay.service.network.upgrade import AcceptedUpgrade
 from stomprelay.service.network.websocket import WebSocket
 from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, SUBSCRIBE, FakeTransport, RelayHarness
-from tests.service.test_websocket import (
-    BINARY,
-    HEAD,
-    PING,
-    TEXT,
-    asked,
-    doors,
-    ended,
-    masked,
-    opened,
-    said,
-)
+from tests.service.test_websocket import BINARY, HEAD, PING, TEXT, asked, doors, ended, masked, opened, said
 
 OFFER = b"Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"
 RSV1 = 0x40

@@ -8,11 +8,7 @@ from twisted.internet.testing import MemoryReactorClock
 from stomprelay.config.address import broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service.network.endpoints import (
-    BadEndpoint,
-    client_endpoint,
-    listening_service,
-)
+from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 from stomprelay.service.network.layer import LayerFactory
 from tests.e2e.certificates import Authority
 from tests.service.sockets import Accepting

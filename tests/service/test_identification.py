@@ -24,13 +24,7 @@ from stomprelay.service.clients.auth_service import Answer
 from stomprelay.service.clients.identification import THREADS, WAITING, common_name
 from stomprelay.service.connection.runtime import MOST as MOST_LINES
 from tests.auth.issuing import NOW, USERS, public_pem, token
-from tests.service.harness import (
-    CONNECTED,
-    SEND,
-    FakeTransport,
-    RelayHarness,
-    listener,
-)
+from tests.service.harness import CONNECTED, SEND, FakeTransport, RelayHarness, listener
 
 TOKENS = Tokens(read_keys(public_pem()), ("ES256",), ("stomprelay",))
 ERROR = b"ERROR\nmessage:access refused\n"

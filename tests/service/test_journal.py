@@ -99,11 +99,7 @@ def test_from_start_to_end(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b").stat().st_mode & 0o007 == 0
     written = disk.journal.written
     assert (written.blocks, written.frames, written.errors) == (4, 1, 0)
-    assert (
-        disk.journal.waiting,
-        disk.journal.dropped.blocks,
-        disk.journal.state,
-    ) == (0, 0, "is written")
+    assert (disk.journal.waiting, disk.journal.dropped.blocks, disk.journal.state) == (0, 0, "is written")
 
 
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:

@@ -77,10 +77,7 @@ def test_clients_that_come_too_often() -> None:
         "the limit for one address is 2 a second",
     ]
     assert harness.service.state.sessions.listeners["public"].counters["clients_refused"] == 3
-    assert limited(harness) == {
-        ("address", "connects", "refused"): 2,
-        ("listener", "connects", "refused"): 1,
-    }
+    assert limited(harness) == {("address", "connects", "refused"): 2, ("listener", "connects", "refused"): 1}
 
 
 def test_clients_that_are_too_many_cost_no_connection_of_the_rate() -> None:

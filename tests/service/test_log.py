@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
-from twisted.logger import (
-    Logger,
-    LogLevel,
-    capturedLogs,
-    formatEventAsClassicLogText,
-)
+from twisted.logger import Logger, LogLevel, capturedLogs, formatEventAsClassicLogText
 from twisted.python import log as older
 from twisted.python.failure import Failure
 
@@ -22,14 +17,7 @@ from stomprelay.relay.model.group import Checks
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.brokers import LAST, LONGEST
 from stomprelay.service.connection.runtime import EVERY, MOST, spell_text
-from stomprelay.service.log import (
-    OWN,
-    fields,
-    json_line,
-    set_level,
-    text_line,
-    write,
-)
+from stomprelay.service.log import OWN, fields, json_line, set_level, text_line, write
 from stomprelay.session.effects import Event, Note
 from tests.service.harness import (
     CONNECTED,

@@ -62,10 +62,7 @@ def test_fragments_and_pings() -> None:
     division = Division(MOST)
     assert taken(
         division, masked(FRAGMENT, b"one") + masked(PING, b"") + masked(PONG, b"x") + masked(0, b"")
-    ) == (
-        b"one",
-        [],
-    )
+    ) == (b"one", [])
     assert division.pinged() == b""
     assert taken(division, masked(REST, b" two") + masked(TEXT, b"") + masked(PING, b"there?")) == (
         b" two",

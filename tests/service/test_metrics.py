@@ -32,15 +32,7 @@ from tests.e2e.certificates import Authority
 from tests.image import ROOT
 from tests.prometheus import samples, spelled
 from tests.service.certificates import serving
-from tests.service.harness import (
-    SEND,
-    JournalHarness,
-    RelayHarness,
-    failover,
-    listener,
-    movable,
-    upstream,
-)
+from tests.service.harness import SEND, JournalHarness, RelayHarness, failover, listener, movable, upstream
 
 
 def page_of(harness: RelayHarness) -> str:

@@ -18,15 +18,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
 
-from stomprelay.service.process import (
-    EVERY,
-    KEPT,
-    LARGE,
-    Notify,
-    Signals,
-    keep_freed_memory,
-    start,
-)
+from stomprelay.service.process import EVERY, KEPT, LARGE, Notify, Signals, keep_freed_memory, start
 
 
 @pytest.fixture(autouse=True)

@@ -12,13 +12,7 @@ from stomprelay.relay.model.listener import Match, Route, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.relay import RelayService
-from tests.service.harness import (
-    RelayHarness,
-    failover,
-    listener,
-    movable,
-    upstream,
-)
+from tests.service.harness import RelayHarness, failover, listener, movable, upstream
 from tests.service.harness import broker as place
 
 

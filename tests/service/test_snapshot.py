@@ -16,14 +16,7 @@ from stomprelay.service.admin.snapshot import (
     summed,
 )
 from stomprelay.service.brokers import Outage
-from tests.service.harness import (
-    SEND,
-    JournalHarness,
-    RelayHarness,
-    failover,
-    listener,
-    movable,
-)
+from tests.service.harness import SEND, JournalHarness, RelayHarness, failover, listener, movable
 
 
 def pair() -> tuple[RelayHarness, RelayHarness]:

@@ -270,8 +270,7 @@ def test_the_attributes_shown_to_python_are_twisteds_and_ours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interface", "kind", "host"),
-    [("127.0.0.1", IPv4Address, "127.0.0.1"), ("\\:\\:1", IPv6Address, "::1")],
+    ("interface", "kind", "host"), [("127.0.0.1", IPv4Address, "127.0.0.1"), ("\\:\\:1", IPv6Address, "::1")]
 )
 @pytest_twisted.ensureDeferred
 async def test_a_client_is_accepted(interface: str, kind: type, host: str) -> None:

@@ -12,11 +12,7 @@ from stomprelay.config.address import broker as at
 from stomprelay.relay.model.group import Group, Reconnect
 from stomprelay.relay.model.listener import Web
 from stomprelay.relay.model.profile import RABBITMQ
-from stomprelay.service.network.upgrade import (
-    AcceptedUpgrade,
-    WebSocketHandshake,
-    WebSocketRequest,
-)
+from stomprelay.service.network.upgrade import AcceptedUpgrade, WebSocketHandshake, WebSocketRequest
 from stomprelay.service.network.websocket import each_frame, masked
 from tests.service.harness import (
     CONNECT,

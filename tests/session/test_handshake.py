@@ -200,12 +200,7 @@ def test_the_terms_of_an_accord(lines: bytes, terms: Terms) -> None:
             b"CONNECTED\nheart-beat:0,0\nversion:1.2\nsession:x\n\n\0",
         ),
         # Unknown headers, repeated ones and raw octets pass.
-        (
-            b"session:a\\cb:c\nfoo: 1\nfoo:2\n",
-            V1_0,
-            None,
-            b"CONNECTED\nsession:a\\cb:c\nfoo: 1\nfoo:2\n\n\0",
-        ),
+        (b"session:a\\cb:c\nfoo: 1\nfoo:2\n", V1_0, None, b"CONNECTED\nsession:a\\cb:c\nfoo: 1\nfoo:2\n\n\0"),
         (b"session:\n", V1_0, None, b"CONNECTED\nsession:s1\n\n\0"),
     ],
     ids=lambda part: repr(part) if isinstance(part, bytes) else "",

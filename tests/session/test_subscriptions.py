@@ -1,9 +1,6 @@
 """A client's standing orders, and how each side names them."""
 
-from stomprelay.session.subscriptions import (
-    MADE,
-    Subscriptions,
-)
+from stomprelay.session.subscriptions import MADE, Subscriptions
 from stomprelay.wire.dialect import Headers
 
 A, B = (b"destination", b"/queue/a"), (b"destination", b"/queue/b")

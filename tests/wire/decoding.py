@@ -68,10 +68,7 @@ def octets(wire: bytes) -> list[bytes]:
 
 
 def decode(
-    wire: bytes,
-    dialect: Dialect = V1_2,
-    commands: frozenset[bytes] = ANY,
-    limits: Limits = LIMITS,
+    wire: bytes, dialect: Dialect = V1_2, commands: frozenset[bytes] = ANY, limits: Limits = LIMITS
 ) -> list[Seen]:
     """The frames of a stream of whole frames: the same whole, octet by octet and with trailing octets."""
     whole = run([wire], dialect, commands, limits)
@@ -88,10 +85,7 @@ def decode(
 
 
 def refuse(
-    wire: bytes,
-    dialect: Dialect = V1_2,
-    commands: frozenset[bytes] = ANY,
-    limits: Limits = LIMITS,
+    wire: bytes, dialect: Dialect = V1_2, commands: frozenset[bytes] = ANY, limits: Limits = LIMITS
 ) -> StompError:
     """The error of a stream without one good frame: the same whole, octet by octet, behind a good frame and with
     trailing octets.

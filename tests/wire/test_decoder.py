@@ -540,9 +540,7 @@ def test_the_stream_is_lost_after_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "wire",
-    [b"NONSENSE\n", b"MESSAGE\n", b"SEND\r\r\n", b"SEND\nfoo\0", b"SEND\n\0"],
-    ids=repr,
+    "wire", [b"NONSENSE\n", b"MESSAGE\n", b"SEND\r\r\n", b"SEND\nfoo\0", b"SEND\n\0"], ids=repr
 )
 def test_what_can_never_become_a_frame_is_not_waited_for(wire: bytes) -> None:
     """A wrong command line and a NUL in a head show before the head ends."""

@@ -24,10 +24,7 @@ pytestmark = pytest.mark.spark
 PATIENCE = 900.0
 """Seconds that a run on a cluster may take, on a busy machine."""
 
-BRIEF = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+BRIEF = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Compiling a plan takes longer than running it over a few rows."""
 
 

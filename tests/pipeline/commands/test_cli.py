@@ -72,10 +72,7 @@ def test_wrong_usage_ends_as_usual(capsys: pytest.CaptureFixture[str]) -> None:
             ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql"),
             "the pipeline needs the package pyspark: pip install '.[pipeline]' in a copy of the repository",
         ),
-        (
-            FailedSpark("There is no space."),
-            "There is no space. (--spark-log error says more)",
-        ),
+        (FailedSpark("There is no space."), "There is no space. (--spark-log error says more)"),
         (PermissionError(13, "Permission denied", "/t"), "/t: Permission denied"),
     ],
 )

@@ -153,9 +153,7 @@ def test_what_a_dead_relay_left_is_final(
     """As soon as its limits have passed: neither it nor its gap is waited for, whatever another relay writes."""
     later = made.START + 4 * 3600 * SECOND
     monkeypatch.setattr(
-        stream,
-        "time",
-        SimpleNamespace(time_ns=lambda: later, monotonic=time.monotonic, sleep=time.sleep),
+        stream, "time", SimpleNamespace(time_ns=lambda: later, monotonic=time.monotonic, sleep=time.sleep)
     )
     folder = tmp_path / "j"
     settings = Settings(journal=str(folder), tables=str(tmp_path / "t"))

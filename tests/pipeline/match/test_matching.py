@@ -114,18 +114,6 @@ def test_a_subscription_that_the_broker_saw_before_the_send() -> None:
     assert [len(each["deliveries"]) for each in _seen(p[0], one)] == [1]
 
 
-def test_of_a_topic_each_subscriber_counts() -> None:
-    """One that did not answer is enough for the message not to be acked."""
-    p, one, two = _three("client-individual", "client-individual", to="/topic/t")
-    _at(p, 110).sends("t", destination="/topic/t")
-    for consumer in (one, two):
-        _at(consumer, 120).gets("m", trace="t", destination="/topic/t")
-    one.says("ACK", ack="m")
-    assert _seen(p, one, two)[0]["outcome"] == "delivered"
-    _at(two, 130).happens("vanished", end="client")
-    assert _seen(p, one, two)[0]["outcome"] == "returned"
-
-
 def test_copies() -> None:
     """A fan-out's copies of one SEND are one message."""
     p, one = _three("client-individual")

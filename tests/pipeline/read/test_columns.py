@@ -59,10 +59,7 @@ def test_a_version_that_is_not_known_is_read_as_the_newest() -> None:
     assert not segments.dialect("").reads
 
 
-@given(
-    st.sampled_from(sorted(DIALECTS)),
-    st.dictionaries(st.binary(min_size=1), st.binary(), max_size=5),
-)
+@given(st.sampled_from(sorted(DIALECTS)), st.dictionaries(st.binary(min_size=1), st.binary(), max_size=5))
 def test_what_a_relay_writes_is_read(version: bytes, headers: dict[bytes, bytes]) -> None:
     """Whatever survives in the dialect comes back."""
     spoken = DIALECTS[version]

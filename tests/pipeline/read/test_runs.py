@@ -121,10 +121,7 @@ def test_several_relays() -> None:
     """All have been read up to where the one that is behind is; not if it ended, or is too far behind."""
     runs = Runs(TERMS)
     runs.arrived([_segment(1, 0, 10), _segment(1, 0, 50, "b")])
-    assert (runs.until, runs.present) == (
-        10 * SECOND,
-        frozenset({"my-relay-aaaaaaaa", "my-relay-bbbbbbbb"}),
-    )
+    assert (runs.until, runs.present) == (10 * SECOND, frozenset({"my-relay-aaaaaaaa", "my-relay-bbbbbbbb"}))
     runs.arrived([_segment(2, 10, 20, ended=True)])
     assert runs.until == 50 * SECOND
     runs.arrived([_segment(1, 55, 60, "c"), _segment(2, 50, 70, "b")])

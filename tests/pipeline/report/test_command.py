@@ -10,14 +10,7 @@ import pytest
 
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.report import gather
-from stomprelay.pipeline.report.command import (
-    CROSSED,
-    add_options,
-    check,
-    check_period,
-    main,
-    write,
-)
+from stomprelay.pipeline.report.command import CROSSED, add_options, check, check_period, main, write
 from stomprelay.pipeline.report.findings import Findings
 from stomprelay.pipeline.report.gather import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND

@@ -282,12 +282,7 @@ def test_stuck(spark: "SparkSession", tmp_path: Path) -> None:
     assert total == 2
     over = Episode(BEGIN + 10 * SECOND, BEGIN + 160 * SECOND, 5, "a:61613", 150 * SECOND, "acked")
     assert found == [
-        Stuck(
-            "bob",
-            "1",
-            "/queue/a",
-            [over, Episode(BEGIN + 100 * SECOND, None, 2, "c", 100 * SECOND)],
-        ),
+        Stuck("bob", "1", "/queue/a", [over, Episode(BEGIN + 100 * SECOND, None, 2, "c", 100 * SECOND)]),
         Stuck(
             None,
             "1",

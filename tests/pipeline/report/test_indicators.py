@@ -7,13 +7,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.pipeline.report.findings import Latency, Percentiles
-from stomprelay.pipeline.report.indicators import (
-    INDICATORS,
-    IndicatorKind,
-    change,
-    judged,
-    threshold,
-)
+from stomprelay.pipeline.report.indicators import INDICATORS, IndicatorKind, change, judged, threshold
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.sample import sample
 from tests.pipeline.report.test_findings import NOTHING

@@ -12,14 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.report.findings import (
-    ClientFigures,
-    Earlier,
-    Findings,
-    Span,
-    Stuck,
-    Trouble,
-)
+from stomprelay.pipeline.report.findings import ClientFigures, Earlier, Findings, Span, Stuck, Trouble
 from stomprelay.pipeline.report.page import PageOptions, page, titles
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, visible
 from tests.pipeline.report.outline import Element, outline

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline.report.findings import (
-    NOTHING as UNKNOWN,
-)
+from stomprelay.pipeline.report.findings import NOTHING as UNKNOWN
 from stomprelay.pipeline.report.findings import (
     ClientFigures,
     Destination,
@@ -261,7 +259,7 @@ def test_outcomes() -> None:
     rows = found.all("div", "row")
     assert [row.one("div", "who").text for row in rows] == ["All messages", "/queue/a", "/queue/b"]
     assert [part.attributes["style"] for part in rows[0].all("span", "outcome")] == [
-        *("width:90%", "width:9.9%", "width:0.1%"),
+        *("width:90%", "width:9.9%", "width:0.1%")
     ]
     assert " ".join(rows[2].one("div", "share").attributes["aria-label"].split()) == (
         "not delivered yet 99.0 %, neither delivered nor confirmed 1.0 %"
@@ -326,16 +324,13 @@ def test_destinations_and_clients() -> None:
         ["/queue/<b>", "1", "0", "", "20 B", "\u2013", "\u2013", "\u2013", "\u2013"],
     ]
     assert [one.children[0].attributes["style"] for one in listed.all("span", "meter")] == [
-        *("width:100%", "width:0.05%"),
+        *("width:100%", "width:0.05%")
     ]
     assert len(listed.all("svg", "spark")) == 1
     assert table(listed) == [["08:00", "1", "0"], ["08:01", "2", "0"]]
     people = section("clients", found)
     assert note(people) == "2 clients, the busiest first."
-    assert table(people) == [
-        ["shop", "5", "0", "", "100 B", "0"],
-        ["unnamed", "0", "1", "", "2.9 KiB", "7"],
-    ]
+    assert table(people) == [["shop", "5", "0", "", "100 B", "0"], ["unnamed", "0", "1", "", "2.9 KiB", "7"]]
     assert people.one("b", "alarmed").text == "7"
 
 

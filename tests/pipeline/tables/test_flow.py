@@ -73,11 +73,7 @@ def test_no_send_was_seen(spark: "SparkSession") -> None:
 def test_a_consumer_without_a_name(spark: "SparkSession") -> None:
     """It goes by its session, so that it is not taken for nobody."""
     table = flow(spark, {"deliveries": [after(1, None), after(2, None), after(3, None, "c2")]}, {})
-    assert told(table, ["consumer", "messages", "deliveries"]) == [
-        ("c1", 1, 2),
-        ("c2", 1, 1),
-        (None, 1, 0),
-    ]
+    assert told(table, ["consumer", "messages", "deliveries"]) == [("c1", 1, 2), ("c2", 1, 1), (None, 1, 0)]
 
 
 def test_means_of_negative_times(spark: "SparkSession") -> None:

@@ -16,17 +16,7 @@ from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.store import OPEN, Batch, Store
 from stomprelay.pipeline.tables.episodes import advance_failovers
 from stomprelay.pipeline.tables.rollup import FLOW_SUMS, LATENCY_SUMS, Rollup, advance_traffic
-from tests.pipeline.rows import (
-    FRAME,
-    MESSAGE,
-    OUTAGE_ROW,
-    SECOND,
-    START,
-    START_NS,
-    delivery,
-    told,
-    write,
-)
+from tests.pipeline.rows import FRAME, MESSAGE, OUTAGE_ROW, SECOND, START, START_NS, delivery, told, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,19 +177,10 @@ def test_outages_come_apart_and_together_over_hours(tables_in: Callable[[str], T
     advance_failovers(
         place.outages(0, [other, lost("s1", 3590), lost("s2", 3610, 3620), lost("s3", 7300, 7301)])
     )
-    split = [
-        (day, 7, "b", 1),
-        (day, 8, "a:61613", 2),
-        (day, 10, "a:61613", 1),
-    ]
+    split = [(day, 7, "b", 1), (day, 8, "a:61613", 2), (day, 10, "a:61613", 1)]
     assert sorted(told(place.store.read("failovers"), columns)) == split
     advance_failovers(place.outages(1, [lost("s1", 3590, 3591)]))
-    apart = [
-        (day, 7, "b", 1),
-        (day, 8, "a:61613", 1),
-        (day, 9, "a:61613", 1),
-        (day, 10, "a:61613", 1),
-    ]
+    apart = [(day, 7, "b", 1), (day, 8, "a:61613", 1), (day, 9, "a:61613", 1), (day, 10, "a:61613", 1)]
     assert sorted(told(place.store.read("failovers"), columns)) == apart
     advance_failovers(place.outages(2, [lost("s4", 3600, 7300)]))
     joined = [(day, 7, "b", 1), (day, 8, "a:61613", 4)]

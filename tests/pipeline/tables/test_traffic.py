@@ -82,10 +82,7 @@ def test_errors_of_brokers_and_of_the_relay(spark: "SparkSession") -> None:
     )
     assert told(
         TRAFFIC_SUMS.summed(frames), ["direction", "frames", "messages", "octets", "body_octets", "errors"]
-    ) == [
-        ("to_broker", 1, 0, 9, 0, 0),
-        ("to_client", 0, 0, 0, 0, 1),
-    ]
+    ) == [("to_broker", 1, 0, 9, 0, 0), ("to_client", 0, 0, 0, 0, 1)]
 
 
 def test_a_message_counts_where_it_goes_only(spark: "SparkSession") -> None:

@@ -141,7 +141,7 @@ def test_forged_headers_never_leave_a_publisher(client: bytes, broker: bytes, cu
     with joined(client, broker, cut=cut) as play:
         play.client_says(
             b"SEND\nsubscription:1\ndestination:/queue/a\nmessage-id:9\nack:forged\nfoo:bar\nack:again\n"
-            b"redelivered:true\nreceipt-id:r\nJMSXUserID:root\n\nhello\0",
+            b"redelivered:true\nreceipt-id:r\nJMSXUserID:root\n\nhello\0"
         )
         play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:bar\n\nhello\0")
         assert play.counters["loss_reserved"] >= 6
@@ -167,12 +167,7 @@ LOSSES = [
 
 @pytest.mark.parametrize(("client", "broker", "line", "loss", "told", "counter"), LOSSES)
 def test_losses_follow_the_policy_and_are_counted(
-    client: bytes,
-    broker: bytes,
-    line: bytes,
-    loss: LossPolicy,
-    told: bytes,
-    counter: str,
+    client: bytes, broker: bytes, line: bytes, loss: LossPolicy, told: bytes, counter: str
 ) -> None:
     """What a version cannot spell is replaced, percented or left out, and each time counted."""
     with joined(client, broker, loss=loss) as play:

@@ -151,7 +151,7 @@ def test_unsubscribe_by_destination_takes_the_oldest(broker: bytes) -> None:
     with joined(b"1.0", broker) as play:
         play.client_says(
             b"SUBSCRIBE\ndestination:/topic/t\n\n\0SUBSCRIBE\ndestination:/topic/u\n\n\0"
-            b"SUBSCRIBE\ndestination:/topic/t\n\n\0",
+            b"SUBSCRIBE\ndestination:/topic/t\n\n\0"
         )
         play.broker_reads()
         play.client_says(b"UNSUBSCRIBE\ndestination: /topic/t\nfoo:bar\n\n\0")
@@ -218,9 +218,7 @@ def test_a_message_after_unsubscribe_can_be_acknowledged(client: bytes, broker: 
 
 
 @pytest.mark.parametrize(
-    ("client", "broker"),
-    [pair for pair in PAIRS if pair[1] != b"1.0"],
-    ids=lambda version: version.decode(),
+    ("client", "broker"), [pair for pair in PAIRS if pair[1] != b"1.0"], ids=lambda version: version.decode()
 )
 def test_a_repeated_subscription_header(client: bytes, broker: bytes) -> None:
     """A publisher's own `subscription` comes behind the broker's, and the first counts."""

@@ -6,14 +6,7 @@ import pytest
 
 from stomprelay.relay.bridge import TRACE
 from stomprelay.wire.frame import Frame
-from tests.playbook import (
-    VERSIONS,
-    Cut,
-    Playbook,
-    in_all_cuts,
-    in_all_pairs,
-    joined,
-)
+from tests.playbook import VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs, joined
 from tests.relay.bridge.test_bridge import PATH
 from tests.relay.several import tell
 

@@ -193,8 +193,7 @@ TALKS: Final = {
     "a stranger with a message": Talk([(REFUSED, b"")], True, settings={"checks": WITH_CANARY}),
     # A mistake in the configuration is no outage.
     "wrong credentials": Talk(
-        *([(REFUSED, b"")], True, "refused", "credentials"),
-        {"credentials": Credentials(b"relay", b"SECRET")},
+        *([(REFUSED, b"")], True, "refused", "credentials"), {"credentials": Credentials(b"relay", b"SECRET")}
     ),
     "a message and its receipt": Talk(
         [(WELCOME, CANARY), (RECEIVED, GOODBYE)], True, settings={"checks": WITH_CANARY}
@@ -287,10 +286,7 @@ def test_the_service_stops() -> None:
 
 
 def watch(
-    *,
-    reconnect: Reconnect | None = None,
-    policy: Policy = Policy.FAILOVER,
-    **settings: Any,
+    *, reconnect: Reconnect | None = None, policy: Policy = Policy.FAILOVER, **settings: Any
 ) -> tuple[Watch, Broker]:
     """A watch over the first of two brokers of an upstream with these settings."""
     brokers = tuple(Broker(f"tcp://{name}", f"tcp:{name}", name) for name in "ab")
@@ -387,11 +383,4 @@ def test_what_the_log_knows_is_handed_on() -> None:
         probe.connected(NOW)
         effects = probe.received(answer, NOW)
         found.append([each.event for each in effects if isinstance(each, Note)])
-    assert found == [
-        [Event.REFUSED],
-        [],
-        [],
-        [Event.REFUSED],
-        [Event.LOST],
-        [Event.CONNECTED, Event.REFUSED],
-    ]
+    assert found == [[Event.REFUSED], [], [], [Event.REFUSED], [Event.LOST], [Event.CONNECTED, Event.REFUSED]]

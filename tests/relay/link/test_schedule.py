@@ -273,12 +273,7 @@ def test_whatever_happens(
     chances=st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=7),
 )
 def test_each_pass_has_each_broker_once(
-    options: Reconnect,
-    size: int,
-    paused: set[int],
-    policy: Policy,
-    start: bool,
-    chances: list[float],
+    options: Reconnect, size: int, paused: set[int], policy: Policy, start: bool, chances: list[float]
 ) -> None:
     """Save the paused ones, without a wait in between, as many passes as there may be, then the end."""
     options = replace(options, timeout=inf)

@@ -4,15 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.model.group import (
-    GRACE,
-    Broker,
-    Checks,
-    Group,
-    Policy,
-    Reconnect,
-    Shift,
-)
+from stomprelay.relay.model.group import GRACE, Broker, Checks, Group, Policy, Reconnect, Shift
 from stomprelay.service.brokers import Allowance
 
 NOW = 1000.0
@@ -114,9 +106,7 @@ groups = st.integers(2, 6).flatmap(
 
 
 @given(groups)
-def test_it_converges_and_stays(
-    case: tuple[list[int], list[int], list[bool], int, Policy],
-) -> None:
+def test_it_converges_and_stays(case: tuple[list[int], list[int], list[bool], int, Policy]) -> None:
     """Asked again and again, the moves come to an end, lose nobody, keep to the allowance and send nobody back."""
     weights, held, well, most, policy = case
     several, brokers = group(*weights, policy=policy)

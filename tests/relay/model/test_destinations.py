@@ -3,19 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.model.counters import (
-    FORMER,
-    PLACES,
-    DestinationCounts,
-    DestinationTally,
-)
+from stomprelay.relay.model.counters import FORMER, PLACES, DestinationCounts, DestinationTally
 
 ONE = DestinationTally(sends=1, send_bytes=100)
 steps = st.lists(
-    st.one_of(
-        st.none(),
-        st.tuples(st.integers(0, 3 * PLACES), st.integers(1, 50), st.booleans()),
-    ),
+    st.one_of(st.none(), st.tuples(st.integers(0, 3 * PLACES), st.integers(1, 50), st.booleans())),
     max_size=300,
 )
 """A turn, or a destination by number, how often, and whether it is sent to or delivered from."""

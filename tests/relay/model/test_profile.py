@@ -6,14 +6,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from stomprelay.relay.model.profile import (
-    ACTIVEMQ,
-    ARTEMIS,
-    AUTO,
-    GENERIC,
-    RABBITMQ,
-    Profile,
-)
+from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, RABBITMQ, Profile
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import StompError
@@ -115,10 +108,7 @@ def test_a_name_comes_back_as_its_publisher_spelled_it(name: bytes) -> None:
 @in_all_products
 def test_nack_toward_a_1_0_broker(product: str) -> None:
     """RabbitMQ takes it on 1.0 too, so it is sent it; toward the others it is refused, and never made an ACK."""
-    for client, named in (
-        (b"1.1", b"subscription:0\nmessage-id:T_0@@s@@1\n"),
-        (b"1.2", b"id:relay-ack-1\n"),
-    ):
+    for client, named in ((b"1.1", b"subscription:0\nmessage-id:T_0@@s@@1\n"), (b"1.2", b"id:relay-ack-1\n")):
         with joined(client, b"1.0", product=product) as play:
             play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
             play.broker_reads()
@@ -195,16 +185,16 @@ def test_a_recorded_delivery_of_activemq_1_2_to_a_1_0_client(cut: Cut) -> None:
             b"SUBSCRIBE\ndestination:/queue/q\nack:client-individual\nactivemq.prefetchSize:10\n\n\0"
         )
         play.broker_gets(
-            b"SUBSCRIBE\nid:relay-1\ndestination:/queue/q\nack:client-individual\nactivemq.prefetchSize:10\n\n\0",
+            b"SUBSCRIBE\nid:relay-1\ndestination:/queue/q\nack:client-individual\nactivemq.prefetchSize:10\n\n\0"
         )
         play.broker_says(
             b"MESSAGE\nexpires:0\ndestination:/queue/q\nack:ID\\cvm-38391-1795218830726-2\\c13\n"
             b"subscription:relay-1\npriority:4\nmessage-id:ID\\cvm-38391-1795218830726-1\\c80\\c-1\\c1\\c1\n"
-            b"timestamp:1795219066659\n\nm0\0",
+            b"timestamp:1795219066659\n\nm0\0"
         )
         play.client_gets(
             b"MESSAGE\nexpires:0\ndestination:/queue/q\npriority:4\n"
-            b"message-id:ID:vm-38391-1795218830726-1:80:-1:1:1\ntimestamp:1795219066659\n\nm0\0",
+            b"message-id:ID:vm-38391-1795218830726-1:80:-1:1:1\ntimestamp:1795219066659\n\nm0\0"
         )
         play.client_says(b"ACK\nmessage-id:ID:vm-38391-1795218830726-1:80:-1:1:1\nreceipt:ra\n\n\0")
         play.broker_gets(b"ACK\nid:ID\\cvm-38391-1795218830726-2\\c13\nreceipt:ra\n\n\0")
@@ -218,11 +208,11 @@ def test_a_recorded_delivery_of_activemq_1_0_to_a_1_2_client(cut: Cut) -> None:
         play.broker_gets(b"SUBSCRIBE\nid:1\ndestination:/topic/q\nack:client\n\n\0")
         play.broker_says(
             b"MESSAGE\nexpires:0\ndestination:/topic/q\nsubscription:1\npriority:4\n"
-            b"message-id:ID:vm-38391-1795218830726-1:26:-1:1:1\ntimestamp:1795219057714\n\nt\0",
+            b"message-id:ID:vm-38391-1795218830726-1:26:-1:1:1\ntimestamp:1795219057714\n\nt\0"
         )
         play.client_gets(
             b"MESSAGE\nack:relay-ack-1\nexpires:0\ndestination:/topic/q\nsubscription:1\npriority:4\n"
-            b"message-id:ID\\cvm-38391-1795218830726-1\\c26\\c-1\\c1\\c1\ntimestamp:1795219057714\n\nt\0",
+            b"message-id:ID\\cvm-38391-1795218830726-1\\c26\\c-1\\c1\\c1\ntimestamp:1795219057714\n\nt\0"
         )
         play.client_says(b"ACK\nid:relay-ack-1\n\n\0")
         play.broker_gets(
@@ -243,11 +233,11 @@ def test_a_recorded_delivery_of_rabbitmq_1_2_to_a_1_1_client(cut: Cut) -> None:
         )
         play.broker_says(
             b"MESSAGE\nsubscription:1\ndestination:/queue/q\nmessage-id:T_1@@" + session + b"@@1\n"
-            b"redelivered:false\nack:T_1@@" + session + b"@@1\ncontent-length:2\n\nm0\0",
+            b"redelivered:false\nack:T_1@@" + session + b"@@1\ncontent-length:2\n\nm0\0"
         )
         play.client_gets(
             b"MESSAGE\nsubscription:1\ndestination:/queue/q\nmessage-id:T_1@@" + session + b"@@1\n"
-            b"redelivered:false\ncontent-length:2\n\nm0\0",
+            b"redelivered:false\ncontent-length:2\n\nm0\0"
         )
         play.client_says(b"ACK\nsubscription:1\nmessage-id:T_1@@" + session + b"@@1\n\n\0")
         play.broker_gets(b"ACK\nid:T_1@@" + session + b"@@1\n\n\0")

@@ -10,14 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.guard import places, request
-from stomprelay.relay.model.profile import (
-    ACTIVEMQ,
-    ARTEMIS,
-    AUTO,
-    RABBITMQ,
-    Naming,
-    Profile,
-)
+from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, RABBITMQ, Naming, Profile
 from stomprelay.relay.model.rules import (
     ANYBODY,
     AccessRule,

@@ -1,12 +1,7 @@
 """What is not confirmed, and which receipts are owed: kept, confirmed, lost and sent again."""
 
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from stomprelay.relay.resend.unconfirmed import Unconfirmed
 from stomprelay.wire.decoder import Decoder
