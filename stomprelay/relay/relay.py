@@ -600,8 +600,9 @@ class ClientConnection:
         for link in due:
             link.woke(now)
         self._sought(due, now)
-        waits = self.buffer.unread or (due and not self.flow.coupled)
-        if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and waits):
+        if due and not self.flow.coupled and self._client.state is LegState.CONNECTED:
+            self._to_broker(now, most=0)  # what waited for a single broker
+        if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and self.buffer.unread):
             self._release(now)  # the pace allows more, or a link stays, and the client waited for this
 
     def _leave(self, event: inputs.Leave, now: float) -> None:
@@ -866,8 +867,6 @@ class ClientConnection:
     def _release(self, now: float) -> None:
         """Carry what the client sent while no frames could be carried to its brokers."""
         try:
-            if not (self.flow.coupled or self.buffer.unread):
-                self._to_broker(now, most=0)  # what waits for single brokers
             self.turns.release(self._to_broker, now)
         except StompError as error:
             self._fail(self._client, error, now)
