@@ -11,7 +11,7 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
 from stomprelay.relay.model.rules import Identity
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
-from tests.relay.failing import client_waits, movable
+from tests.relay.failing import client_waits, found, movable
 
 SEND = b"SEND\ndestination:/queue/a\n\n%d\0"
 
@@ -64,6 +64,23 @@ def test_frames_go_on_as_there_are_tokens() -> None:
         assert not client_waits(play)
         assert tally(play) == (4, 0, 0.4)
         play.both_stay()
+
+
+def test_a_client_that_waited_when_its_broker_was_lost() -> None:
+    """It is read from again when there are tokens, as any client without a broker, and keeps its rate afterwards."""
+    with limited(lasting=True, frames=10, burst=0.5) as play:
+        play.client_says(sends(0, 8))
+        play.broker_gets(sends(0, 5))
+        play.broker_goes()
+        assert client_waits(play)
+        play.time_passes(0.1)
+        assert not client_waits(play)
+        play.client_says(sends(8, 1))
+        found(play)
+        play.broker_gets(sends(5, 1))
+        play.time_passes(0.3)
+        play.broker_gets(sends(6, 3))
+        assert not client_waits(play)
 
 
 def test_all_is_told_apart_as_without_a_limit() -> None:

@@ -193,12 +193,15 @@ class InputBuffer:
             self._outbox.put(Pause(self._client))
 
     def paced(self, flow: Flow) -> None:
-        """Stop reading if too much is kept, the flow is `full` or the pace waits. Read again once nothing is kept."""
+        """Stop reading if too much is kept, the flow is `full` or the pace waits. Read again once nothing is kept; without a
+        broker, once there is room for half as much.
+        """
         if self._client.closed:
             return
         waiting = self.pace is not None and self.pace.waiting
         if self.paused:
-            if not (self.cost or waiting or self._stopped or flow.crowded):
+            keeps = self.cost > 0 and (flow.flowing or self.cost * 2 > self._most)
+            if not (keeps or waiting or self._stopped or flow.crowded):
                 self.paused = False
                 self._outbox.put(Resume(self._client))
         elif waiting or self.cost >= self._most or flow.full:
@@ -247,6 +250,11 @@ class Turns:
                 carry(now, b"", TURN)
             while buffer.cost and self.readable:
                 carry(now, buffer.take(), TURN)
+        elif pace.waiting and not self._flow.flowing:
+            if pace.ready(0, now):
+                pace.leave()  # without a broker nothing can be carried
+            else:
+                self.deadline = pace.until
         elif buffer.unread and self.readable:
             behind = client.decoder.behind
             if not pace.ready(0 if behind else buffer.cost, now):

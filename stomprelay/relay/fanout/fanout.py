@@ -433,7 +433,12 @@ class Fanout:
         failures: list[StompError] = []
         for target, member in self._places.values():
             try:
-                member.flush(now)
+                try:
+                    member.flush(now)
+                except Refused as error:
+                    if not target.fans:
+                        raise
+                    self._quorum.give_up(target, member, f"{error.message} there", now)
                 if target.fans:
                     self._quorum.poisoned(target, member, now)
             except StompError as error:

@@ -154,7 +154,6 @@ class Health:
         """
         self.up = self.doubted = False
         self._down_since = -inf if silent else min(self._down_since, now)
-        self._troubled = True
         self._troubles += 1
         if self.paused or now < self.out_until:
             return

@@ -91,6 +91,20 @@ def test_a_frame_that_the_next_broker_cannot_be_sent() -> None:
         assert play.client.closed is None
 
 
+def test_a_frame_that_waited_and_cannot_be_sent() -> None:
+    """Its group is given up where the others are enough: the client gets the RECEIPT, and no ERROR."""
+    with begun(listener(fan_out(2), loss=LossPolicy.REJECT), b"1.2", "ab", b"1.0", b"1.2") as play:
+        play.broker_is_blocked(at="a")
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\nreceipt:r\n\n\0")
+        play.broker_reads(at="b")
+        play.broker_is_unblocked(at="a")
+        play.broker_gets(b"", at="a")
+        play.broker_is_closed(at="a")
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(receipt("r"))
+        assert play.client.closed is None
+
+
 def test_a_frame_that_no_broker_can_be_sent() -> None:
     """The client is told so of its receipt, and gets no RECEIPT."""
     with begun(listener(fan_out(2), loss=LossPolicy.REJECT)) as play:
