@@ -600,8 +600,8 @@ class ClientConnection:
         for link in due:
             link.woke(now)
         self._sought(due, now)
-        if due and not self.flow.coupled and self._client.state is LegState.CONNECTED:
-            self._to_broker(now, most=0)  # what waited for a single broker
+        if due:
+            self._waited(now)
         if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and self.buffer.unread):
             self._release(now)  # the pace allows more, or a link stays, and the client waited for this
 
@@ -964,8 +964,14 @@ class ClientConnection:
         """Move the links that can move now. If a link keeps its broker, carry what the client sent in the meantime."""
         self._move(now)
         self.due = True
+        self._waited(now)
         if self._client.state is LegState.CONNECTED:
             self._release(now)
+
+    def _waited(self, now: float) -> None:
+        """Send what waited for single brokers, because a link may stay with its broker."""
+        if not self.flow.coupled and self._client.state is LegState.CONNECTED:
+            self._to_broker(now, most=0)
 
     def _fell_silent(self, leg: Leg, now: float) -> None:
         """A peer sent nothing for longer than the heart-beats allow: treat the leg as lost."""

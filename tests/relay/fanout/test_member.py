@@ -1,6 +1,7 @@
 """What waits for one broker, and does not hold up another."""
 
 from stomprelay.relay import inputs
+from stomprelay.relay.model.rates import Limiter, RateLimits, Rates
 from tests.playbook import Playbook, listener
 from tests.relay.fanout.parts import member_of
 from tests.relay.several import (
@@ -105,5 +106,20 @@ def test_a_move_that_comes_to_nothing() -> None:
         play.client_says(send(b"2"))
         play.broker_gets(b"", at="a")
         play.time_passes(3.1)
+        play.broker_gets(copied(2, send(b"2")), at="a")
+        play.broker_gets(copied(2, send(b"2")), at="b")
+
+
+def test_the_next_broker_goes_before_the_move() -> None:
+    """What waited for the broker that the session stays at is sent to it, also if the client's rate is limited."""
+    with moving(quorum=2) as play:
+        play.relay.limiter = Limiter(RateLimits(Rates(frames=100)))
+        play._perform(play.relay.handle(inputs.Limited(None), play.now))
+        play.client_says(send(b"1", receipt="r"))
+        assert play.broker_reads(at="a") == play.broker_reads(at="b")
+        leaves(play, 30.0)
+        play.client_says(send(b"2"))
+        play.broker_gets(b"", at="a")
+        play.broker_goes(at="c")
         play.broker_gets(copied(2, send(b"2")), at="a")
         play.broker_gets(copied(2, send(b"2")), at="b")
