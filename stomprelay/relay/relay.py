@@ -197,7 +197,7 @@ class Relay:
             return self.failed(bug)
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
-        """Bytes were received on a leg. Return the effects."""
+        """Bytes were received on a leg (none: a part of what TLS decrypts later). Return the effects."""
         try:
             if self._connection is not None:
                 self._connection.received(leg, data, now)
@@ -449,7 +449,7 @@ class ClientConnection:
             return
         self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
         leg.heartbeat.received_at = now
-        if data == BEAT and not (leg.decoder.buffered or (downstream and buffer.cost)):
+        if not data or (data == BEAT and not (leg.decoder.buffered or (downstream and buffer.cost))):
             return
         self.session.active_at = now
         try:

@@ -124,6 +124,15 @@ def test_a_client_that_we_do_not_read_from_is_not_dead() -> None:
         play.client_gets_error(b"heart-beat missed")
 
 
+def test_a_client_of_which_nothing_is_decrypted_yet_is_not_dead() -> None:
+    """The service says that bytes come."""
+    with beating(client=b"1000,0", ours=Terms(0, 1000)) as play:
+        for _ in range(3):
+            play.time_passes(1.9)
+            play._perform(play.relay.received(play.client.leg, b"", play.now))
+        play.both_stay()
+
+
 def test_beats_toward_a_1_0_broker_that_demands_them() -> None:
     """ActiveMQ can be set to expect beats from all clients, 1.0 too: its CONNECTED is obeyed."""
     with joined(

@@ -16,11 +16,15 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.network import tls
 from stomprelay.service.network.layer import PIECE, RECORD, Layer, LayerFactory
 from stomprelay.service.network.sockets import READ
+from stomprelay.session.leg import Leg, LegState, Side
+from stomprelay.wire.frame import Limits
 from tests.e2e.certificates import Authority
 from tests.service.harness import FakeTransport
+from tests.service.scripted import DriverHarness
 
 LARGE = bytes(range(256)) * 1000
 """More than one piece, and no whole number of records."""
@@ -165,6 +169,19 @@ def test_openssl_is_given_pieces(secured: Secured, monkeypatch: pytest.MonkeyPat
     assert secured.heard.told == [LARGE]
     assert max(given) == PIECE
     assert sum(given) == len(wire)
+
+
+def test_a_part_of_a_record_is_a_sign_of_life(secured: Secured) -> None:
+    """The driver is told of it, without bytes."""
+    driver, leg = DriverHarness().driver, Leg(Side.DOWNSTREAM, Limits())
+    protocol = secured.layer.wrappedProtocol = LegProtocol(driver, leg)
+    protocol.makeConnection(secured.layer)
+    leg.state = LegState.CONNECTED
+    driver.told.clear()
+    wire = secured.client.says(b"hello")
+    secured.layer.dataReceived(wire[:9])
+    secured.layer.dataReceived(wire[9:])
+    assert driver.told == [("received", Side.DOWNSTREAM, data) for data in (b"", b"hello")]
 
 
 # Written

@@ -193,8 +193,8 @@ class InputBuffer:
             self._outbox.put(Pause(self._client))
 
     def paced(self, flow: Flow) -> None:
-        """Stop reading if too much is kept, the flow is `full` or the pace waits. Read again once nothing is kept; without a
-        broker, once there is room for half as much.
+        """Stop reading if too much is kept, the flow is `full` or the pace waits. Read again once nothing is kept; if
+        there is no broker, once at most half of the limit is kept.
         """
         if self._client.closed:
             return

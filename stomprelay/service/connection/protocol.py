@@ -354,6 +354,7 @@ class LegProtocol(Timed):
         else:
             inner, self._tls = layers(transport)
         if isinstance(self._tls, Layer):
+            self._tls.partly = self._partly
             beneath: Any = self._tls.transport
             if plain(beneath) is not None:
                 read_at_most(beneath, FIRST_READ)
@@ -394,6 +395,11 @@ class LegProtocol(Timed):
         if self.reasons and not self._stopped:
             self._stop_reading()
         owner.received(self, data)
+
+    def _partly(self) -> None:
+        """A part of a TLS record came: the peer is not silent."""
+        if self._owner is not None and self.leg.state is LegState.CONNECTED:
+            self._owner.received(self, b"")
 
     came = dataReceived
     """Receive bytes of frames. Over WebSocket these are the bytes in the messages."""

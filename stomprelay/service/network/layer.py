@@ -35,6 +35,8 @@ _NOTHING: Final = memoryview(b"")
 class SteppedConnection(SSL.Connection):
     """OpenSSL's end of a connection: it gets the received bytes in pieces, and returns all decrypted bytes at once."""
 
+    gave = False
+    """Whether `recv` has returned bytes since this was last set to False."""
     _established = False
     _rest: memoryview = _NOTHING
     _failure: SSL.Error | None = None
@@ -82,12 +84,14 @@ class SteppedConnection(SSL.Connection):
             if not records:
                 raise
             self._failure = error.with_traceback(None)
+        self.gave = True
         return records[0] if len(records) == 1 else b"".join(records)
 
 
 class Layer(TLSMemoryBIOProtocol):
-    """TLS on one connection; `transport` is the layer beneath."""
+    """TLS on one connection; `transport` is the layer beneath. `partly` is called when a part of a record came."""
 
+    partly: Callable[[], None] | None = None
     _socket: tcp.Connection | None = None
     _most = 0
     _records: list[bytes] | None = None
@@ -111,7 +115,11 @@ class Layer(TLSMemoryBIOProtocol):
         socket = self._socket
         if socket is not None and len(data) >= socket.bufferSize:
             read_at_most(socket, self._most)
+        connection: Any = self.getHandle()
+        connection.gave = False
         super().dataReceived(data)
+        if self.partly is not None and not connection.gave:
+            self.partly()
 
     def write(self, data: bytes) -> None:
         """Encrypt bytes and send all their records at once. Until the handshake is complete, keep the bytes."""
@@ -151,7 +159,7 @@ class Layer(TLSMemoryBIOProtocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Report the end of the connection to the protocol."""
         super().connectionLost(reason)
-        self._socket = None
+        self._socket = self.partly = None
 
 
 class LayerFactory(TLSMemoryBIOFactory):
