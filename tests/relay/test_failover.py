@@ -5,6 +5,7 @@ import re
 import pytest
 
 from stomprelay.relay.model.group import Checks
+from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.effects import Event, How
 from stomprelay.session.leg import Terms
 from tests.playbook import (
@@ -822,3 +823,18 @@ def test_orders_of_a_client_that_is_gone(orders: bytes) -> None:
             assert not over(play)
             play.broker_says(RECEIPT % receipt)
         assert over(play)
+
+
+def test_a_frame_of_a_transaction_that_has_its_receipt_and_cannot_be_sent_again() -> None:
+    """The client's ERROR does not name the receipt."""
+    with started(b"1.2", b"1.1", front={"loss": LossPolicy.REJECT}) as play:
+        play.client_says(b"BEGIN\ntransaction:t\n\n\0")
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\ntransaction:t\nreceipt:r\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.broker_goes()
+        found(play, b"1.0")
+        play.time_passes(20)
+        play.client_gets_error(b"a header cannot be said in the other version")
+        play.broker_reads()

@@ -430,7 +430,13 @@ class Sender:
         """Add a frame of an open transaction again. Raises as `send` does."""
         for frame in self.offline.read(wire):
             extra = b"" if frame.command is BEGIN else self._asking_inside(*self.offline.marks(frame))
-            self._joiner.add(frame, self.bridge.head(frame, self.session), extra)
+            try:
+                head = self.bridge.head(frame, self.session)
+            except StompError as error:
+                if error.receipt is not None and not self.unconfirmed.owes(error.receipt):
+                    error.receipt = None  # the client has it
+                raise
+            self._joiner.add(frame, head, extra)
 
     def compose(self, command: bytes, headers: Headers) -> None:
         """Add a frame of the relay's own."""
