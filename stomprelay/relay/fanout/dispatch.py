@@ -147,6 +147,7 @@ class Dispatch:
                 member = next((each for each in target.live if each in placement.bearing), member)
                 placement.bearing.add(member)
             self._ask_one(receipt, member, crucial=placement is None)
+            member.sole = True
             member.send(frame)
             if not target.fans and receipt is None and name is None:
                 self._memo = None if frame.memo is None else (frame.memo, member)

@@ -43,7 +43,8 @@ class Member:
     `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `erred`: the
     group's last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed
     something. `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words
-    for a client. `short`: the group missed SENDs while it was `full`.
+    for a client. `short`: the group missed SENDs while it was `full`. `sole`: since it was last `safe`, it was sent
+    SENDs that no other group has.
     """
 
     link: Link
@@ -57,6 +58,7 @@ class Member:
     given_up: bool = False
     reason: str = ""
     short: bool = False
+    sole: bool = False
     _there: bool = False
     _waiting: deque[bytes | CumulativeAck] = field(default_factory=deque)
     _size: int = 0
@@ -279,16 +281,16 @@ class Target:
         unsafe = [member for member in self.live if not member.safe]
         if not unsafe:
             return True
-        if any(member.up for member in unsafe):
+        if any(member.up or member.sole for member in unsafe):
             return False
         return sum(member.safe and not member.short for member in self.live) >= self.quorum
 
     @property
     def wanting(self) -> list[Member]:
-        """The members without a broker that have what too few others were sent; none if a quorum was sent all."""
+        """The members without a broker that have what too few others were sent; none if these were sent all."""
         away = [member for member in self.live if not (member.up or member.safe)]
         whole = sum(not member.short for member in self.live if member not in away)
-        return away if whole < self.quorum else []
+        return away if whole < self.quorum else [member for member in away if member.sole]
 
     def copies(self, destination: bytes) -> bool:
         """Whether a SEND goes to all groups, and not only to one."""
@@ -305,6 +307,8 @@ class Target:
         """Return the members for a SEND: all with room; if these are fewer than the quorum, the least full ones."""
         live = self.live
         roomy = [member for member in live if not member.full]
+        for member in live:
+            member.sole = member.sole and not member.safe
         if len(roomy) == len(live):
             if any(member.short for member in live) and all(member.safe for member in live):
                 for member in live:

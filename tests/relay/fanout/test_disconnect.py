@@ -252,3 +252,16 @@ def test_what_only_a_lost_group_has() -> None:
         play.time_passes(5)
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"end")
         assert play.counters["possibly_lost"] == 2
+
+
+def test_a_disconnect_behind_a_send_to_one_group() -> None:
+    """The client is told that its group is away; the others do not have it."""
+    with fanned(quorum=1, fan_out_queues=False, confirm=True, disconnect_timeout=1.0) as play:
+        play.client_says(send(b"1"))
+        assert play.broker_reads(at="a")
+        play.broker_goes(at="a")
+        play.client_says(tell(b"DISCONNECT", receipt="d"))
+        play.broker_gets(b"", at="b")
+        play.time_passes(10.0)
+        play.client_gets_error(b"the quorum cannot be reached", receipt=b"d")
+        assert play.counters["possibly_lost"] == 1
