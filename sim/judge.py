@@ -258,7 +258,7 @@ def what_is_taken_is_kept(case: Case) -> Iterator[str]:
 @rule
 def order_is_kept(case: Case) -> Iterator[str]:
     """A broker takes what one client sends to one destination in the client's order, copies included. If its events are
-    absent: it keeps in this order what nobody has read and no other broker has.
+    absent: it keeps in this order what was given to nobody and no other broker has.
     """
     places = {each.body: each for each in case.sends}
     last: dict[tuple[str, Stay, bytes], int] = {}
@@ -269,6 +269,8 @@ def order_is_kept(case: Case) -> Iterator[str]:
         copy = event.who, event.body
         elsewhere = () if case.seen else case.took[event.body]
         if any(each.what is not What.KEPT or each.who != event.who for each in elsewhere):
+            continue
+        if not case.seen and event.headers.get(b"redelivered") == b"true":
             continue
         if send is not None and send.number is not None and copy not in seen:
             seen.add(copy)

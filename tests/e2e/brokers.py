@@ -11,6 +11,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -80,14 +81,14 @@ class Broker:
     def wait_until_up(self) -> None:
         """Wait until a real CONNECT is answered with CONNECTED."""
         assert self._child is not None, f"{self.name} does not run"
-        pause, attempts = 0.1, int(START / 0.1)
-        for _ in range(attempts):
+        deadline = time.monotonic() + START
+        while time.monotonic() < deadline:
             with contextlib.suppress(OSError, Closed), Connection.to(self.port) as client:
                 client.socket.settimeout(5)  # a broker that is about to be up may accept and say nothing
                 client.write(self._first)
                 if client.connect().startswith(b"CONNECTED\n"):
                     return
-            if self._child.exited(within=pause):
+            if self._child.exited(within=0.1):
                 break
         raise AssertionError(
             f"{self.name} did not answer CONNECT on port {self.port}:\n{self._child.last_words}"

@@ -167,8 +167,9 @@ def end(port: int, destination: str) -> None:
         assert client.frame().startswith(b"RECEIPT\n")
 
 
-def drain(port: int, destination: str, due: int = 0) -> list[bytes]:
-    """Take what a queue of a broker holds, without what ends consumers; wait for `due` messages, if need be.
+def drain(port: int, destination: str, due: int = 0, again: set[bytes] | None = None) -> list[bytes]:
+    """Take what a queue of a broker holds, without what ends consumers; wait for `due` messages, if need be. What was
+    given to somebody before is put into `again`, too.
 
     A broker may need a moment to put into the queue what a client has committed, or what one that is gone had not
     acknowledged.
@@ -188,6 +189,8 @@ def drain(port: int, destination: str, due: int = 0) -> list[bytes]:
                 client.write(b"ACK\n%b\n\n\0" % _named(last))
             last = client.frame()
             found.append(_message(last))
+            if again is not None and b"\nredelivered:true\n" in last:
+                again.add(found[-1])
         # What comes behind it stays in the queue: with ack:auto RabbitMQ may lose it on the way to who leaves.
         client.write(b"ACK\n%b\nreceipt:taken\n\n\0" % _named(last))
         while not client.frame().startswith(b"RECEIPT\n"):

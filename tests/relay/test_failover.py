@@ -105,8 +105,9 @@ def marks(said: bytes) -> list[bytes]:
         (b"CONNEC", "connection closed before CONNECTED"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not STOMP"),
         (STOPPING, "unavailable"),
+        (b"ERROR\nmessage:AMQ339009 Exception getting session\n\n\0", "unavailable"),
     ],
-    ids=["not there", "closes", "half", "nonsense", "stopping"],
+    ids=["not there", "closes", "half", "nonsense", "stopping", "Artemis stops"],
 )
 def test_the_first_broker_does_not_take_the_client(said: bytes | None, why: str, cut: Cut) -> None:
     """The next one is asked at once, and the client notices nothing, not of half an answer either."""

@@ -69,7 +69,7 @@ def _event(at: float, line: str) -> Event:
     who, what, *words = line.split()
     name, session = who.split(".")
     kind = What(what)
-    if kind not in (What.SENT, What.READ, What.TOOK, What.GAVE, What.ACKED):
+    if kind not in (What.SENT, What.READ, What.TOOK, What.GAVE, What.ACKED) and words[:1] != ["MESSAGE"]:
         return Event(at, name, kind, int(session), None, " ".join(words))
     pairs = [word.partition(":") for word in words[1:] if ":" in word]
     headers = {name.encode(): value.replace("_", " ").encode() for name, _, value in pairs}
@@ -305,6 +305,12 @@ b.0 kept c1.1
         ("b.0 kept c1.1\n", "", set()),
         ("a.0 kept c1.1\na.0 kept c1.2\n", "a.0 kept c1.2\na.0 kept c1.1\n", set()),
         ("a.0 kept c1.1\na.0 kept c1.2\nb.0", "a.0 kept c1.2\na.0 kept c1.1\na.0", {"order_is_kept"}),
+        # a consumer gave it back
+        (
+            "a.0 kept c1.1\na.0 kept c1.2\nb.0 kept",
+            "a.0 kept c1.2\na.0 kept MESSAGE redelivered:true",
+            set(),
+        ),
     ],
 )
 def test_brokers_whose_events_are_absent(lines: str, instead: str, found: set[str]) -> None:

@@ -68,6 +68,8 @@ LOCAL: Final = {
     ),
 }
 CLUSTER: Final = {
+    # Else Hive's class is taken, which replaces no file.
+    **CHECKED,
     # As many partitions as there is data for, see `executors.fit`: each is a task in Python, and a file of a table.
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",

@@ -94,13 +94,14 @@ class Volume:
             source.close()
 
     def put(self, path: str, text: str) -> None:
-        """Write a small file in UTF-8. On this machine, this is one step. Raises `OSError`."""
+        """Write a small file in UTF-8. On this machine, this is one step, if the file system can. Raises `OSError`."""
         system, place = self._at(path)
         partial = self._at(posixpath.join(posixpath.dirname(path), f"_{posixpath.basename(path)}"))[1]
         out = system.create(partial, True)
         out.write(bytearray(text.encode()))
         out.close()
-        if local(path) is None:
-            system.delete(place, False)
+        if local(path) is not None and system.rename(partial, place):
+            return
+        system.delete(place, False)  # only some file systems replace a file
         if not system.rename(partial, place):
             raise OSError(f"{path} cannot be written")

@@ -84,7 +84,10 @@ _ARTEMIS_LEAVES: Final = (
     _saying(rb"AMQ(?:119|229)108: connections for user .* closed by management"),
     _saying(rb"AMQ229120: connection with ID [^ ]+ closed by management"),
 )
-_ARTEMIS_UNABLE: Final = (_saying(rb"AMQ(?:119|229)034: Server not started"),)
+_ARTEMIS_UNABLE: Final = (
+    _saying(rb"AMQ(?:119|229)034: Server not started"),
+    _saying(rb"AMQ339009:? Exception getting session"),  # it stops
+)
 
 
 class Naming(NamedTuple):

@@ -48,8 +48,9 @@ launch.stop(spark)
     ],
 )
 def test_settings_for_one_machine_do_not_go_to_a_cluster(master: str, local: bool) -> None:
-    """Addresses, file systems and memory are its own affair."""
+    """Addresses and memory are its own affair. Its file system for `file:` is Hadoop's, which replaces files."""
     chosen = launch.settings(master, cores=4, memory=8 * GIB)
+    assert ("Raw" in chosen["spark.hadoop.fs.file.impl"]) is local
     assert launch.is_local(master) is local
     assert chosen["spark.master"] == master
     assert ("spark.driver.host" in chosen) is ("spark.driver.memory" in chosen) is local

@@ -1,7 +1,7 @@
 """Files as Hadoop names them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -55,6 +55,22 @@ def test_files_are_written_found_and_removed(spark: "SparkSession", tmp_path: Pa
     volume.remove(found)
     assert volume.find(root, "*/hour=*") == []
     volume.remove(found)
+
+
+@pytest.mark.spark
+def test_a_file_is_replaced(spark: "SparkSession", tmp_path: Path) -> None:
+    """By Hive's file system, too, which does not rename to a file that is there: Spark takes it where we name none."""
+    volume = Volume(spark)
+    jvm: Any = spark._jvm
+    hives = jvm.org.apache.hadoop.hive.ql.io.ProxyLocalFileSystem()
+    hives.initialize(jvm.java.net.URI("file:///"), spark._jsparkSession.sessionState().newHadoopConf())
+    for system in (None, hives):
+        if system is not None:
+            volume._systems["", ""] = system
+        for text in ("a", "b"):
+            volume.put(f"{tmp_path}/_state/a", text)
+            assert volume.text(f"{tmp_path}/_state/a") == text
+    assert not volume.exists(f"{tmp_path}/_state/_a")
 
 
 def test_a_literal_path_is_no_pattern() -> None:
