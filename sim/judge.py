@@ -446,31 +446,35 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def deliveries_keep_their_order(case: Case) -> Iterator[str]:
     """A client reads what one connection to a broker gave in the broker's order, and leaves nothing out, but for
-    subscriptions that it ended.
+    subscriptions that it ended: nothing before a MESSAGE or a RECEIPT of this connection that it read.
     """
     given: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    origins: dict[tuple[bytes, ...], tuple[str, int, int] | None] = {}
     for event in case.of[What.GAVE]:
-        given[event.who, event.session].append(event)
+        key = event.who, event.session
+        name = event.who.encode(), event.headers.get(b"message-id", b""), event.body
+        origins[name] = None if name in origins else (*key, len(given[key]))  # the same again is not told apart
+        given[key].append(event)
     for stay in case.stays.values():
         read = Counter([event.body for event in stay.messages])
-        single = [case.gave[body][0] for body in read if len(case.gave.get(body, ())) == 1]
-        keys = dict.fromkeys([(event.who, event.session) for event in single])
-        often = Counter([(event.who, event.body) for key in keys for event in given[key]])
-        for key in keys:
-            places = {each.body: at for at, each in enumerate(given[key]) if often[key[0], each.body] == 1}
-            last = -1
-            for event in stay.messages:
-                if (
-                    event.headers.get(b"from", b"") == key[0].encode()
-                    and event.body in places
-                    and read[event.body] == 1
-                ):
-                    if places[event.body] < last:
-                        yield f"{stay} read {shown(event.body)} too late"
-                    last = max(last, places[event.body])
-            for event in given[key][: last + 1]:
+        last: dict[tuple[str, int], int] = defaultdict(lambda: -1)
+        for event in stay.messages:
+            name = event.headers.get(b"from", b""), event.headers.get(b"message-id", b""), event.body
+            origin = origins.get(name)
+            if origin is not None:
+                *_, place = origin
+                if place < last[origin[:2]]:
+                    yield f"{stay} read {shown(event.body)} too late"
+                last[origin[:2]] = max(last[origin[:2]], place)
+        for send in stay.sends if case.scene.kind != "fanout" and not stay.errors else ():
+            took = case.took.get(send.body, [])
+            if send.confirmed is not None and send.confirmed < stay.left and not send.transaction and len(took) == 1:
+                key = took[0].who, took[0].session
+                last[key] = max(last[key], sum(each.at < took[0].at for each in given[key]) - 1)
+        for key, place in last.items():
+            for event in given[key][: place + 1]:
                 name = event.headers.get(b"subscription", event.headers[b"destination"])
-                if event.body not in read and name not in stay.unsubscribed:
+                if not read[event.body] and name not in stay.unsubscribed:
                     yield f"{stay} did not read {shown(event.body)}, which {key[0]} gave"
 
 
