@@ -123,9 +123,13 @@ def owing(case: Case, stay: Stay) -> bool:
 def refused(case: Case, stay: Stay) -> float:
     """Return when a client sent what `loss = "reject"` may refuse: it ends the session (translation.md)."""
     odd = [
-        {*name, *value} & {*b":\n\r\\ "} for send in stay.sends for name, value in send.event.headers.items()
+        send.event.at
+        for send in stay.sends
+        if case.scene.loss is LossPolicy.REJECT
+        for name, value in send.event.headers.items()
+        if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
-    return 0.0 if case.scene.loss is LossPolicy.REJECT and any(odd) else inf
+    return min(odd, default=inf)
 
 
 def unread(case: Case, send: Sent) -> bool:
@@ -135,9 +139,8 @@ def unread(case: Case, send: Sent) -> bool:
     scene, stay = case.scene, send.stay
     at = stay.over.get(send.transaction or b"", send.event).at
     # failover.md, "What the client did when the broker died": what a transaction acknowledged may fail its COMMIT
-    undone = send.transaction is not None and (
-        stay.errors or (stay.inside.get(send.transaction) and not stay.orderly)
-    )
+    doomed = not stay.orderly and any(stay.began < each.at for each in troubles(case))
+    undone = send.transaction is not None and (stay.errors or (doomed and stay.inside.get(send.transaction)))
     if stay.connected is None or without_relay(case, stay) or undone:
         return True
     if stay.odd or at >= stay.faulty or at >= refused(case, stay):
@@ -188,10 +191,14 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
     """Nobody saw something at once that must not be: bytes that cannot be read, an exception, no answer in calm
     weather, something that is left at the end.
     """
-    mood = bool(case.scene.mood)
+    mood, clients = bool(case.scene.mood), case.scene.clients
     excused: tuple[str, ...] = UNKNOWN if mood or case.rough else ()
+    chokes = any(product.chokes for product, _ in case.scene.brokers.values())
     for event in case.of[What.WRONG]:
-        if not event.detail.startswith(excused) and not (mood and "in calm weather" in event.detail):
+        slow = mood or (event.who in clients and clients[event.who].chokes and chokes)
+        # configuration.md, `frames`: what is limited waits
+        slow = slow or any(slowed(case, e, event.at) for e in case.stays.values() if e.client == event.who)
+        if not event.detail.startswith(excused) and not (slow and "in calm weather" in event.detail):
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
 
@@ -419,24 +426,28 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     errors = [each.headers.get(b"message") for stay in case.stays.values() for each in stay.errors]
     if case.rough or {b"AMQP channel died", b"not found"}.intersection(errors):
         return
-    unseen = any(each.detail == "half-closes" for each in case.fates)
-    unseen = unseen and any(owing(case, stay) for stay in case.stays.values())
-    given: dict[tuple[str, bytes], float] = {}  # when it was given last
-    due: dict[tuple[str, bytes], str] = {}
+    halved = {(each.who, each.session) for each in case.fates if each.detail == "half-closes"}
+    given: dict[tuple[str, bytes], Event] = {}  # when it was given last
+    due: dict[tuple[str, bytes], Stay] = {}
     for event in case.history:
         key = event.who, event.body
         match event.what:
             case What.GAVE if not topic(event.headers.get(b"destination", b"")):
-                given[key] = event.at
+                given[key] = event
             case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays[event.who, event.session]
                 read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
                 # configuration.md, `frames`: an ACK waits as well
-                if event.at + slowed(case, stay, event.at) < stay.end and read >= given.get(copy, inf):
-                    due[copy] = event.who
+                if (
+                    event.at + slowed(case, stay, event.at) < stay.end
+                    and copy in given
+                    and read >= given[copy].at
+                ):
+                    due[copy] = stay
             case What.RETURNED | What.SETTLED | What.FORGOT:
-                given.pop(key, None)
+                last = given.pop(key, event)
+                unseen = key in due and owing(case, due[key]) and (last.who, last.session) in halved
                 if event.what is What.SETTLED or unseen:
                     due.pop(key, None)
     for (broker, body), client in due.items():
@@ -453,7 +464,9 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
     for event in case.of[What.GAVE]:
         key = event.who, event.session
         name = event.who.encode(), event.headers.get(b"message-id", b""), event.body
-        origins[name] = None if name in origins else (*key, len(given[key]))  # the same again is not told apart
+        origins[name] = (
+            None if name in origins else (*key, len(given[key]))
+        )  # the same again is not told apart
         given[key].append(event)
     for stay in case.stays.values():
         read = Counter([event.body for event in stay.messages])
@@ -468,13 +481,18 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 last[origin[:2]] = max(last[origin[:2]], place)
         for send in stay.sends if case.scene.kind != "fanout" and not stay.errors else ():
             took = case.took.get(send.body, [])
-            if send.confirmed is not None and send.confirmed < stay.left and not send.transaction and len(took) == 1:
+            if (
+                send.confirmed is not None
+                and send.confirmed < stay.left
+                and not send.transaction
+                and len(took) == 1
+            ):
                 key = took[0].who, took[0].session
                 last[key] = max(last[key], sum(each.at < took[0].at for each in given[key]) - 1)
         for key, place in last.items():
             for event in given[key][: place + 1]:
-                name = event.headers.get(b"subscription", event.headers[b"destination"])
-                if not read[event.body] and name not in stay.unsubscribed:
+                subscription = event.headers.get(b"subscription", event.headers[b"destination"])
+                if not read[event.body] and subscription not in stay.unsubscribed:
                     yield f"{stay} did not read {shown(event.body)}, which {key[0]} gave"
 
 
@@ -614,7 +632,7 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             or stay.faulty < inf
             or stay.odd
             or not habit.known
-            or habit.chokes
+            or (habit.chokes and any(product.chokes for product, _ in case.scene.brokers.values()))
             or case.scene.tight
         ):
             continue
@@ -647,6 +665,7 @@ EXCUSES: Final = {
     b"not found": ("ACKs twice", "ActiveMQ's own"),
     b"AMQ339025 failed to ack": ("an ABORT", "Artemis's own, for what was acknowledged in it"),
     b"Unexpected ACK received": ("an ABORT", "ActiveMQ's own, as well"),
+    b"the token has expired": ("a token", "access.md: when the token expires"),
     b"the relay is short of memory": ("little memory", "configuration.md: memory"),
     b"no common STOMP version": ("versions", "operating.md: Reload"),
     b"body too large": ("body", "operating.md: Reload"),
@@ -670,7 +689,10 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         each.detail[6:].split()[0] for each in before if "out of" in each.detail
     }
     # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
-    lost = lost or (min(stay.left, stay.halved) < at and any(product.late for product in products))
+    slow = SLOWEST if any(product.late for product in products) else 0.0
+    lost = lost or (
+        min(stay.left, stay.halved) < at and slow > scene.settings["disconnect_timeout"] / 2 - 0.5
+    )
     lost = lost or any(each.detail == "goes" for each in before)
     full = any(each.detail == "has full queues" for each in before)  # ends connections that ask for receipts
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
@@ -687,6 +709,7 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         "silence": stay.silent < inf,
         "UNSUBSCRIBE": bool(stay.unsubscribed),
         "ACKs twice": any(product.across or product.early for product in products),
+        "a token": scene.clients[stay.client].chokes,
         "little memory": scene.settings["memory"] < 1 << 30,
     }
     reads = [each.detail for each in before if each.detail.startswith("reads its configuration")]
@@ -819,7 +842,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
         told = min([stay.end, *[event.at for event in stay.errors]])
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
-        last_word = inf if owing(case, stay) else last_word
+        open_still = stay.odd and stay.errors and stay.errors[-1].headers[b"message"] == b"Processing error"
+        last_word = inf if owing(case, stay) or open_still else last_word  # RabbitMQ stays connected
         always = soon and stay.connected is not None and sum(len(each.body) for each in stay.sends) <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
         fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
@@ -845,17 +869,14 @@ def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
     session outlives its client by `disconnect_timeout`.
     """
     patience = case.scene.settings["disconnect_timeout"]
-    most = 10 * len(case.scene.clients) + 5
-    opened = [stay.began for stay in case.stays.values()]
+    spans = [(stay.began, stay.end + patience) for stay in case.stays.values()]
     last: dict[str, list[float]] = defaultdict(list)
     for event in case.of[What.MET] if not case.rough else ():
         times = last[event.who]
         times[:] = [at for at in times if at > event.at - 1.0] + [event.at]
-        new = sum(event.at - 1.5 < at <= event.at for at in opened)
-        if len(times) > most + new:
-            left = sum(stay.end <= event.at <= stay.end + patience for stay in case.stays.values())
-            if len(times) <= most + new + 10 * left:
-                continue
+        # In a second before its end a session may have opened some, too.
+        there = sum(begins <= event.at <= ends + 1.0 for begins, ends in spans)
+        if len(times) > 6 * there + 5 + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
             yield f"{event.who} got {len(times)} connections within a second"
             times.clear()
 
