@@ -505,8 +505,13 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     missing = [each for each in case.sends if each.number is not None and not case.took.get(each.body)]
     missing = [each for each in missing if not unread(case, each)]
     sure = scene.confirm and scene.kind == "failover" and not scene.routed
+    patience, well_from = scene.settings["disconnect_timeout"], spells(case)
     for send in missing:
         stay, kept = send.stay, scene.confirm or send.receipt is not None
+        # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
+        well = patience >= SOON and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
+        if sure and well and not (stay.orderly or stay.errors):
+            yield f"{stay} left {send} behind, which no broker took, and one was well"
         if sure and (stay.ended is None or stay.orderly) and not stay.errors:
             yield f"{stay}: no broker took {send}, and nobody was told"
         if stay.told and kept and scene.kind != "fanout" and not case.counters.get("fanout_overflowed"):
@@ -540,18 +545,11 @@ def counters_fit(case: Case) -> Iterator[str]:
     stays = list(case.stays.values())
     connected = sum(stay.connected is not None for stay in stays)
     marked = sum(RESENT in event.headers for event in case.of[What.TOOK])
-    told = [
-        max(
-            [
-                at
-                for at, each in enumerate(stay.sent)
-                if stay.orderly or each in read or case.took.get(each.body)
-            ],
-            default=0,
-        )
-        for stay in stays
-        for read in [[stay.asked[name] for name in stay.receipts]]
-    ]
+    told = []  # how many frames the relay has read for certain
+    for stay in stays:
+        read = [stay.asked[name] for name in stay.receipts]
+        sure = [stay.orderly or each in read or each.body in case.took for each in stay.sent]
+        told.append(max([at for at, each in enumerate(sure) if each], default=0))
     quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
     quiet = quiet and not case.counters.get("possibly_lost")
     bounds = {
@@ -620,6 +618,7 @@ def the_journal_equals_the_history(case: Case) -> Iterator[str]:
 def nobody_is_disturbed(case: Case) -> Iterator[str]:
     """In front of several brokers a client gets no ERROR and keeps its connection, but where the documents say so."""
     cut = {event.who for event in case.fates if event.who in case.scene.clients}
+    chokes = any(product.chokes for product, _ in case.scene.brokers.values())
     for stay in case.stays.values():
         habit = case.scene.clients[stay.client]
         if (case.scene.kind == "plain" and troubles(case)) or without_relay(case, stay):
@@ -627,14 +626,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
         if lost and not stay.errors and not (stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
-        if (
-            case.scene.kind == "plain"
-            or stay.faulty < inf
-            or stay.odd
-            or not habit.known
-            or (habit.chokes and any(product.chokes for product, _ in case.scene.brokers.values()))
-            or case.scene.tight
-        ):
+        strange = stay.faulty < inf or stay.odd or not habit.known or (habit.chokes and chokes)
+        if case.scene.kind == "plain" or strange or case.scene.tight:
             continue
         for event in stay.errors:
             text = event.headers.get(b"message", b"")
@@ -650,7 +643,7 @@ EXCUSES: Final = {
     b"a transaction cannot span upstreams": ("a route", "failover.md: Routes"),
     b"connection to the broker was lost": (
         "it leaves",
-        "failover.md: DISCONNECT; configuration.md: Half-closed",
+        "failover.md: DISCONNECT, and a half-closed connection",
     ),
     REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
     b"a frame cannot be delivered": (
@@ -666,6 +659,7 @@ EXCUSES: Final = {
     b"AMQ339025 failed to ack": ("an ABORT", "Artemis's own, for what was acknowledged in it"),
     b"Unexpected ACK received": ("an ABORT", "ActiveMQ's own, as well"),
     b"the token has expired": ("a token", "access.md: when the token expires"),
+    b"access refused": ("a token", "access.md: what the log says"),
     b"the relay is short of memory": ("little memory", "configuration.md: memory"),
     b"no common STOMP version": ("versions", "operating.md: Reload"),
     b"body too large": ("body", "operating.md: Reload"),
@@ -694,6 +688,9 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         min(stay.left, stay.halved) < at and slow > scene.settings["disconnect_timeout"] / 2 - 0.5
     )
     lost = lost or any(each.detail == "goes" for each in before)
+    odd = (
+        scene.auth and scene.clients[stay.client].chokes
+    )  # an odd login is refused, or its token expires soon
     full = any(each.detail == "has full queues" for each in before)  # ends connections that ask for receipts
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
     found = {
@@ -709,7 +706,7 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         "silence": stay.silent < inf,
         "UNSUBSCRIBE": bool(stay.unsubscribed),
         "ACKs twice": any(product.across or product.early for product in products),
-        "a token": scene.clients[stay.client].chokes,
+        "a token": odd,
         "little memory": scene.settings["memory"] < 1 << 30,
     }
     reads = [each.detail for each in before if each.detail.startswith("reads its configuration")]
@@ -737,8 +734,8 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     # failover.md, "Together": for 5 seconds new sessions wait for a broker that accepts no connection
     enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
     good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
-    late = SLOWEST if any(product.late for product, _ in scene.brokers.values()) else 0.0
-    quick = [(-inf, inf, 2.0 + 12 * scene.weather[2] + late)] if well else []
+    slow = SLOWEST if any(product.late for product, _ in scene.brokers.values()) else 0.0
+    quick = [(-inf, inf, 2.0 + 12 * scene.weather[2] + slow)] if well else []
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
@@ -746,26 +743,18 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
     mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
-    one_by_one = "frames_resent" in case.counters and any(each.late for each, _ in scene.brokers.values())
+    one_by_one = "frames_resent" in case.counters and slow
     chokes = any(each.chokes for each, _ in scene.brokers.values())
     for stay in case.stays.values():
         if without_relay(case, stay) or (scene.clients[stay.client].chokes and chokes):
             continue
-        clear = (
-            []
-            if stay.faulty < inf or stay.odd
-            else [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5 + 4 * scene.weather[2])]
-        )
-        owing = settings["unacknowledged"] < 1000 and any(
-            mode != b"auto" for _, mode in stay.subscribed.values()
-        )
+        clear = [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5 + 4 * scene.weather[2])]
+        clear = [] if stay.faulty < inf or stay.odd else clear
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
-        for since, until, what in _waits(case, stay) if not owing else ():
+        for since, until, what in _waits(case, stay) if not owing(case, stay) else ():
             pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
-            behind = [
-                each for each in stay.sends if each.event.at <= since and (each.confirmed or inf) > case.calm
-            ]
-            pause += SLOWEST * len(behind) if one_by_one else 0.0
+            late = [each.event.at <= since and (each.confirmed or inf) > case.calm for each in stay.sends]
+            pause += SLOWEST * sum(late) if one_by_one else 0.0
             pause += 12 * scene.weather[2] if what == "CONNECTED" else 0.0  # handshakes
             clock = clear + good * (not old) + (quick if what != "CONNECTED" else [])
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clock]
