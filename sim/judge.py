@@ -68,9 +68,7 @@ def troubles(case: Case) -> list[Event]:
 def nobody_else(case: Case) -> bool:
     """Return whether no broker was well all the time and in time, so that a client which leaves may have to be told."""
     ill = {event.who for event in troubles(case)}
-    ill |= {
-        each.detail.removeprefix("tcp://").partition(" ")[0] for each in case.fates if each.who == "relay"
-    }
+    ill |= {each.detail.removeprefix("tcp://").partition(" ")[0] for each in case.fates}
     rude = any(event.detail == "closes at DISCONNECT" for event in case.fates)
     short = case.scene.settings["disconnect_timeout"] < SOON
     names, routes = [*case.scene.brokers], int(case.scene.routed)  # the last broker is that of the route
@@ -149,18 +147,15 @@ def unread(case: Case, send: Sent) -> bool:
         return False  # all that was sent before it is read
     patience = scene.settings["disconnect_timeout"]
     until = min(stay.end + patience + 5.0, case.calm)
-    gone = ("is killed", "stops")
-    if any(
-        each.who == "relay" and stay.began < each.at < until and each.detail in gone for each in case.fates
-    ):
+    gone = [each.at for each in case.fates if each.who == "relay" and each.detail in ("is killed", "stops")]
+    if any(stay.began < each < until for each in gone):
         return True
     # An ERROR is written at the end of the session, and the client may be slow to read it.
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.end if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
-        if (
-            sum(len(each.body) for each in stay.sends) > scene.settings["size"]
-        ):  # configuration.md: accepts no more data
+        # configuration.md: accepts no more data
+        if sum(len(each.body) for each in stay.sends) > scene.settings["size"]:
             ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
     return at > min(ends, default=inf) - (0.5 if scene.weather[2] < 0.1 else 5.0) - slowed(case, stay, at)
@@ -464,9 +459,7 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
     for event in case.of[What.GAVE]:
         key = event.who, event.session
         name = event.who.encode(), event.headers.get(b"message-id", b""), event.body
-        origins[name] = (
-            None if name in origins else (*key, len(given[key]))
-        )  # the same again is not told apart
+        origins[name] = None if name in origins else (*key, len(given[key]))  # None: which one is not known
         given[key].append(event)
     for stay in case.stays.values():
         read = Counter([event.body for event in stay.messages])
@@ -577,12 +570,9 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     copies = len(scene.brokers) if scene.kind == "fanout" else 1
     sure = scene.confirm and scene.kind == "failover"
     times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
-    safe = {
-        stay
-        for stay in stays
-        if stay.orderly and (sure or not any(stay.began - 5.0 < at < stay.end for at in times))
-    }
-    unsure = [send for send in case.sends if send.confirmed is None and send.stay not in safe]
+    shaken = {stay for stay in stays if any(stay.began - 5.0 < at < stay.end for at in times) and not sure}
+    unsure = [send for send in case.sends if send.confirmed is None]
+    unsure = [send for send in unsure if send.stay in shaken or not send.stay.orderly]
     if counted > (len(unsure) if copies == 1 else copies * len(case.sends)):
         yield f"{counted} SENDs are counted as possibly lost, and only {len(unsure)} have no RECEIPT"
     harm = scene.settings["disconnect_timeout"] < SOON or scene.settings["buffer"] <= 600 or copies > 1
@@ -796,9 +786,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
         until = min([stay.end, stay.silent, *[each.at for each in stay.errors]]) - late
-        last = max(
-            [stay.asked[each].at for each, read in stay.receipts.items() if read.at < until], default=0.0
-        )
+        last = max([0.0, *[stay.asked[name].at for name, read in stay.receipts.items() if read.at < until]])
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
