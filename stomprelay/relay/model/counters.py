@@ -38,7 +38,10 @@ COUNTERS: Final = {
     "frames_resent": "frames that were sent again because the lost broker had not confirmed them",
     "poison_refused": "frames that are not sent again because brokers closed the connection for them",
     "acks_stale": "ACKs and NACKs that were dropped because the broker of their message was lost",
-    "possibly_lost": "SENDs that no broker may have had, and that were not sent again",
+    "possibly_lost": (
+        "SENDs that no broker may have had, and that were not sent again; in a fan-out, for each group that may lack "
+        "one"
+    ),
     "fanout_overflowed": "SENDs that a group of a fan-out missed because its queue was full",
     "fanout_errors": "ERRORs of a fan-out's groups that clients did not get, as other groups accepted the frame",
     "loss_value": "header values changed because the other version cannot express them",
