@@ -23,7 +23,7 @@ from stomprelay.relay.model.listener import LossPolicy
 
 RESENT: Final = b"relay-resent"
 SOON: Final = 5.0  # seconds within which a client is answered in calm weather
-ENOUGH: Final = 7.0  # seconds in which a broker that is well serves all; clients may read nothing for two
+ENOUGH: Final = 5.5  # seconds in which a broker that is well serves all; clients may read nothing for two
 ENDS: Final = 29.0  # seconds within which a session ends in calm weather, whose client leaves, or errs
 SLOWEST: Final = 2.5  # seconds that a RabbitMQ of a world takes to confirm a SEND
 LITTLE: Final = 20_000  # bytes of SENDs that do not keep the relay from reading on
