@@ -79,14 +79,14 @@ def nobody_else(case: Case) -> bool:
 def spells(case: Case) -> list[tuple[float, float]]:
     """Return from when to when a broker was well, of all brokers but a route's."""
     names = [*case.scene.brokers][: -1 if case.scene.routed else None]
-    since = dict.fromkeys(names, -inf)
-    found = []
-    for event in case.fates:
-        if event.who in names:
-            if event.who in since:
-                found.append((since.pop(event.who), event.at))
-            if event.detail.startswith(("starts", "goes on", "is well", "is cut")):
-                since[event.who] = event.at
+    since, found, dead = dict.fromkeys(names, -inf), [], set[str]()
+    for event in [each for each in case.fates if each.who in names]:
+        if event.who in since:
+            found.append((since.pop(event.who), event.at))
+        dead = dead - {event.who} if event.detail == "starts" else dead
+        dead = dead | {event.who} if event.detail.startswith("is killed") else dead
+        if event.detail.startswith(("starts", "goes on", "is well", "is cut")) and event.who not in dead:
+            since[event.who] = event.at
     return found + [(each, inf) for each in since.values()]
 
 
@@ -570,7 +570,8 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     copies = len(scene.brokers) if scene.kind == "fanout" else 1
     sure = scene.confirm and scene.kind == "failover"
     times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
-    shaken = {stay for stay in stays if any(stay.began - 5.0 < at < stay.end for at in times) and not sure}
+    shaken = {each for each in stays if each.odd or any(each.began - 5.0 < at < each.end for at in times)}
+    shaken = set() if sure else shaken
     unsure = [send for send in case.sends if send.confirmed is None]
     unsure = [send for send in unsure if send.stay in shaken or not send.stay.orderly]
     if counted > (len(unsure) if copies == 1 else copies * len(case.sends)):
