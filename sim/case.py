@@ -10,6 +10,7 @@ from typing import Final
 from sim.history import Event, History, What
 from sim.plan import Scene
 
+OF_CLIENTS: Final = (What.CONNECTED, What.SENT, What.READ, What.ENDED)
 LOST: Final = b"what has no receipt may be lost"  # says the relay if it does not know that all was delivered
 
 
@@ -137,10 +138,7 @@ def arranged(history: History) -> Case:
         case.of[event.what].append(event)
         key, copy = (event.who, event.session), (event.who.encode(), event.body)
         stay = case.stays.get(key)
-        begins = (
-            event.what in (What.CONNECTED, What.SENT, What.READ, What.ENDED)
-            and not event.detail[:1].isdigit()
-        )
+        begins = event.what in OF_CLIENTS and not event.detail[:1].isdigit()
         if stay is None and begins and event.who not in rough:
             stay = case.stays[key] = Stay(*key, event.at)
         if event.what in bodies:

@@ -359,10 +359,9 @@ class Client:
 
     def complain(self) -> None:
         """Note what the relay has not answered, if the client is still there."""
-        owed = self.open and not self.habit.chokes  # no RabbitMQ serves it
-        if owed and not self.connected:
+        if self.open and not self.connected:
             self.note(What.WRONG, detail="was not answered in calm weather")
-        for receipt, frame in self.awaited.items() if owed else ():
+        for receipt, frame in self.awaited.items() if self.open else ():
             detail = f"got no RECEIPT {receipt.decode()} in calm weather, for {frame}"
             self.note(What.WRONG, detail=detail)
 

@@ -168,6 +168,7 @@ FALSE = [
         GIVES + READS,
         GIVES + SECOND + SECOND.replace("a.1 gave", "c1.1 read") + READS,
     ),
+    ("deliveries_keep_their_order", TAKEN + RECEIPT, SECOND.replace("n:1", "n:2") + TAKEN + RECEIPT),
     # nobody was told; an ERROR says nothing of it
     (
         "deliveries_keep_their_order",
@@ -175,6 +176,7 @@ FALSE = [
         GIVES.replace("c1.1", "c1.4") + SECOND + SECOND.replace("a.1 gave", "c1.1 read"),
     ),
     ("nothing_is_lost_quietly", FOURTH, ""),
+    ("nothing_is_lost_quietly", FOURTH + UNSUBSCRIBES + LEAVES, "wait 9\n" + END),
     (
         "nothing_is_lost_quietly",
         FOURTH + UNSUBSCRIBES + LEAVES,
