@@ -668,9 +668,7 @@ class ClientConnection:
     # Brokers accept
 
     def _answered(self, leg: Leg, data: bytes, now: float) -> None:
-        """A broker sent its first frame. The broker accepts the session, or another broker is asked, or the client
-        gets the broker's ERROR.
-        """
+        """A broker sent its first frame: it accepts the session, or another is asked, or the client gets its ERROR."""
         link, arrives = self._place(leg)
         if link is None:
             return

@@ -421,9 +421,7 @@ class Group:
         return list(self.brokers)
 
     def _shuffled(self, chance: Callable[[], float]) -> list[Broker]:
-        """Return the brokers in random order; those with more weight tend to come first (weighted sampling by
-        Efraimidis and Spirakis).
-        """
+        """Return the brokers in random order; those with more weight tend to come first (Efraimidis and Spirakis)."""
         return sorted(self.brokers, key=lambda each: (1 - chance()) ** (1 / each.weight), reverse=True)
 
     def _in_turn(self, now: float) -> list[Broker]:
