@@ -1054,9 +1054,7 @@ class Link:
             self.state.done = True
 
     def disconnect(self, now: float) -> None:
-        """Move: send DISCONNECT. After the answer, or if the leg is lost, call `go_on`. Raises `LookupError` if this
-        link cannot move.
-        """
+        """Move: send DISCONNECT. After the answer, or if the leg is lost, call `go_on`. Raises `LookupError`."""
         if self.resender is None:
             raise LookupError("a session without a resender stays with its broker")
         up = self.connection

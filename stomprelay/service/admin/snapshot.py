@@ -90,9 +90,7 @@ class WorkerRow(NamedTuple):
 
 
 class TimeRow(NamedTuple):
-    """A histogram since the start: one of `TIMES` for a listener or upstream. `counts`: how many values are in each
-    class of `BOUNDS`.
-    """
+    """A histogram since the start: one of `TIMES` for a listener or upstream. `counts`: values in each of `BOUNDS`."""
 
     name: str
     label: str

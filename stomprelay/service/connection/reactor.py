@@ -51,9 +51,7 @@ class RelayReactor(EPollReactor):
         """Bytes that all connections together may receive in the next turn."""
 
     def doPoll(self, timeout: float | None) -> None:
-        """Wait for at most `timeout` seconds (None: without limit) and serve all descriptors; repeat this until
-        something else is due.
-        """
+        """Wait for at most `timeout` seconds (None: no limit) and serve all descriptors, until something is due."""
         selectables = self._selectables
         while True:
             events = self._poller.poll(-1 if timeout is None else timeout, len(selectables))

@@ -358,9 +358,7 @@ class OneProtocol:
             self._failed(reason)
 
     def clientConnectionLost(self, connector: Any, reason: Failure) -> None:
-        """Separate connector and transport, as Twisted does after a failure; otherwise both would wait for the garbage
-        collector.
-        """
+        """Separate connector and transport, as Twisted does after a failure; else both wait for their collection."""
         connector.transport = None
 
 

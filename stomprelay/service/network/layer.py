@@ -36,7 +36,7 @@ class SteppedConnection(SSL.Connection):
     """OpenSSL's end of a connection: it gets the received bytes in pieces, and returns all decrypted bytes at once."""
 
     gave = False
-    """Whether `recv` has returned bytes since this was last set to False."""
+    """Whether `recv` has returned bytes since the last `bio_write`."""
     _established = False
     _rest: memoryview = _NOTHING
     _failure: SSL.Error | None = None
@@ -50,7 +50,7 @@ class SteppedConnection(SSL.Connection):
 
     def bio_write(self, buf: Any) -> int:
         """Take received bytes, and return their number. Next call `recv` until `recv` raises."""
-        size = len(buf)
+        self.gave, size = False, len(buf)
         if self._rest or size > PIECE:
             self._give(memoryview(b"".join((self._rest, buf)) if self._rest else buf))
         else:
@@ -115,10 +115,8 @@ class Layer(TLSMemoryBIOProtocol):
         socket = self._socket
         if socket is not None and len(data) >= socket.bufferSize:
             read_at_most(socket, self._most)
-        connection: Any = self.getHandle()
-        connection.gave = False
         super().dataReceived(data)
-        if self.partly is not None and not connection.gave:
+        if self.partly is not None and not self.getHandle().gave:
             self.partly()
 
     def write(self, data: bytes) -> None:
