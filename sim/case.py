@@ -77,6 +77,11 @@ class Stay:
         return inf if self.ended is None else self.ended.at
 
     @property
+    def size(self) -> int:
+        """Return how many bytes the bodies of its SENDs have."""
+        return sum(len(each.body) for each in self.sends)
+
+    @property
     def messages(self) -> list[Event]:
         """Return the MESSAGEs that it read."""
         return [each for each in self.read if each.command == b"MESSAGE"]

@@ -155,7 +155,7 @@ def unread(case: Case, send: Sent) -> bool:
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.end if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
         # configuration.md: accepts no more data
-        if sum(len(each.body) for each in stay.sends) > scene.settings["size"]:
+        if stay.size > scene.settings["size"]:
             ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
     return at > min(ends, default=inf) - (0.5 if scene.weather[2] < 0.1 else 5.0) - slowed(case, stay, at)
@@ -526,7 +526,7 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
     if case.scene.kind == "plain" or any(event.detail == "hangs" for event in case.fates):
         return
     for send in case.sends:
-        if sum(len(each.body) for each in send.stay.sends) <= BUFFER:
+        if send.stay.size <= BUFFER:
             for event in case.took.get(send.body, ()):
                 if event.at > send.stay.end + patience + slowed(case, send.stay, inf):
                     yield f"{send.stay} left at {send.stay.end:.3f}, and {event.who} took {send} at {event.at:.3f}"
@@ -611,9 +611,7 @@ def the_journal_equals_the_history(case: Case) -> Iterator[str]:
 def nobody_is_disturbed(case: Case) -> Iterator[str]:
     """In front of several brokers a client gets no ERROR and keeps its connection, but where the documents say so."""
     cut = {event.who for event in case.fates if event.who in case.scene.clients}
-    chokes = any(product.chokes for product, _ in case.scene.brokers.values())
     for stay in case.stays.values():
-        habit = case.scene.clients[stay.client]
         if (case.scene.kind == "plain" and troubles(case)) or without_relay(case, stay):
             continue
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
@@ -621,7 +619,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         late = case.scene.weather[2] > 0.1 and refused(case, stay) < inf
         if lost and not (stay.errors or late or stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
-        strange = stay.faulty < inf or stay.odd or not habit.known or (habit.chokes and chokes)
+        known = case.scene.clients[stay.client].known
+        strange = stay.faulty < inf or stay.odd or not known or chokes(case, stay)
         if case.scene.kind == "plain" or strange or case.scene.tight:
             continue
         for event in stay.errors:
@@ -678,14 +677,10 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         each.detail[6:].split()[0] for each in before if "out of" in each.detail
     }
     # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
-    slow = SLOWEST if any(product.late for product in products) else 0.0
-    lost = lost or (
-        min(stay.left, stay.halved) < at and slow > scene.settings["disconnect_timeout"] / 2 - 0.5
-    )
+    slow = slowest(case) > scene.settings["disconnect_timeout"] / 2 - 0.5
+    lost = lost or (min(stay.left, stay.halved) < at and slow)
     lost = lost or any(each.detail == "goes" for each in before)
-    odd = (
-        scene.auth and scene.clients[stay.client].chokes
-    )  # an odd login is refused, or its token expires soon
+    odd = scene.auth and scene.clients[stay.client].chokes  # its login is refused, or its token expires soon
     full = any(each.detail == "has full queues" for each in before)  # ends connections that ask for receipts
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
     found = {
@@ -713,6 +708,17 @@ def uneventful(case: Case) -> bool:
     return not any(each.detail != "starts" and each.at < case.calm for each in case.fates)
 
 
+def slowest(case: Case) -> float:
+    """Return how many seconds the slowest broker takes to confirm a SEND."""
+    return SLOWEST if any(product.late for product, _ in case.scene.brokers.values()) else 0.0
+
+
+def chokes(case: Case, stay: Stay) -> bool:
+    """Return whether a broker cannot read the client's login."""
+    reads = not any(product.chokes for product, _ in case.scene.brokers.values())
+    return case.scene.clients[stay.client].chokes and not reads
+
+
 def undisturbed(case: Case) -> bool:
     """Return whether nothing happened to the relay in the weather, and nobody told it anything."""
     return not any(e.who == "relay" and e.detail != "starts" and e.at < case.calm for e in case.fates)
@@ -729,19 +735,18 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     # failover.md, "Together": for 5 seconds new sessions wait for a broker that accepts no connection
     enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
     good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
-    slow = SLOWEST if any(product.late for product, _ in scene.brokers.values()) else 0.0
+    slow = slowest(case)
     quick = [(-inf, inf, 2.0 + 12 * scene.weather[2] + slow)] if well else []
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
-    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
     mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
+    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
-    chokes = any(each.chokes for each, _ in scene.brokers.values())
     for stay in case.stays.values():
-        if without_relay(case, stay) or (scene.clients[stay.client].chokes and chokes):
+        if without_relay(case, stay) or chokes(case, stay):
             continue
         clear = [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5 + 4 * scene.weather[2])]
         clear = [] if stay.faulty < inf or stay.odd else clear
@@ -786,7 +791,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     shaken = [each.at for each in case.fates if each.who in (*case.scene.brokers, "relay")]
     rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
     short = rude or case.scene.settings["disconnect_timeout"] < SOON
-    late = SLOWEST + 1.0 if any(product.late for product, _ in case.scene.brokers.values()) else 0.0
+    late = slowest(case) and slowest(case) + 1.0
     single = case.scene.kind != "fanout" and not case.scene.routed
     for stay in case.stays.values():
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
@@ -826,7 +831,7 @@ def a_session_ends(case: Case) -> Iterator[str]:
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
         open_still = stay.odd and stay.errors and stay.errors[-1].headers[b"message"] == b"Processing error"
         last_word = inf if owing(case, stay) or open_still else last_word  # RabbitMQ stays connected
-        always = soon and stay.connected is not None and sum(len(each.body) for each in stay.sends) <= LITTLE
+        always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
         fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
         for since, until, most, calm in (

@@ -153,7 +153,8 @@ def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
         receipt = frame.header(RECEIPT_HEADER, bridge.source)
         assert receipt is not None
         if not bridge.tracked:
-            session.owed(receipt, frame.header(TRANSACTION, bridge.source))
+            opened = session.transactions
+            session.owed(receipt, frame.header(TRANSACTION, bridge.source) if opened else None)
         if found == _RECEIPT_ALONE:
             return AS_IT_IS
     forged = tuple([name for name in RESERVED if name in found])

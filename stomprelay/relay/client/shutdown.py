@@ -383,15 +383,19 @@ class Shutdown:
         if flow.settled or self._tries <= 0 or not impatient:
             return []
         self._tried += 1
-        return [link for link in flow.unanswered() if link.upstream.movable]
+        return self._replaceable
+
+    @property
+    def _replaceable(self) -> list[Link]:
+        """The links whose brokers still owe an answer and can be replaced."""
+        return [link for link in self._flow.unanswered() if link.upstream.movable]
 
     def answered_by_closing(self, link: Link) -> bool:
         """A broker closed its connection. Return True if this was the last broker that could answer DISCONNECT. Then
         call `overdue`. Otherwise other brokers are tried in the remaining time.
         """
         flow = self._flow
-        waiting = flow.unanswered() if flow.disconnect is DisconnectState.SENT and link.up else []
-        waiting = [each for each in waiting if each.upstream.movable]
+        waiting = self._replaceable if flow.disconnect is DisconnectState.SENT and link.up else []
         if link not in waiting or self._client.gone or flow.over(link):
             return False
         self._tried += 1

@@ -282,13 +282,17 @@ class Fanout:
         try:
             member.resender.replay(subscriptions=receives, now=now)
         except StompError as error:
-            if not target.fans:
-                raise
-            self._quorum.give_up(target, member, f"{error.message} there", now)
+            self._unable(target, member, error, now)
             return
         finally:
             member.resender.flush(now)
         self._go_on(now)
+
+    def _unable(self, target: Target, member: Member, error: StompError, now: float) -> None:
+        """A frame cannot be sent to a group: a fan-out gives the group up. Raises the error for a single broker."""
+        if not target.fans:
+            raise error
+        self._quorum.give_up(target, member, f"{error.message} there", now)
 
     def over(self, link: Link) -> bool:
         """Whether the session ends with this link: its broker's ERROR was passed on, or the flow is `settled`."""
@@ -436,9 +440,7 @@ class Fanout:
                 try:
                     member.flush(now)
                 except Refused as error:
-                    if not target.fans:
-                        raise
-                    self._quorum.give_up(target, member, f"{error.message} there", now)
+                    self._unable(target, member, error, now)
                 if target.fans:
                     self._quorum.poisoned(target, member, now)
             except StompError as error:

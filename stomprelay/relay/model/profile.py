@@ -282,9 +282,7 @@ _RABBITMQ_SESSION: Final = re.compile(rb"session-[\w-]{22}")
 
 
 def detect(server: bytes, session: bytes) -> Profile:
-    """Return the profile that CONNECTED shows, by its `server` header or by RabbitMQ's form of `session`; otherwise
-    the generic one.
-    """
+    """Return the profile that CONNECTED shows, by `server` or by RabbitMQ's form of `session`; else the generic one."""
     product = server.partition(b"/")[0].lower()
     if product == b"rabbitmq" or (not product and _RABBITMQ_SESSION.fullmatch(session)):
         return RABBITMQ

@@ -262,9 +262,8 @@ class SessionMemory:
         share = self._share(sessions)
         excess = (total - 0.875 * self.limit) * self._size / total
         excess -= self._freed_soon
-        for driver in sorted(
-            [each for each in self.drivers if each not in self._leaving], key=lambda each: -each.kept
-        ):
+        staying = [each for each in self.drivers if each not in self._leaving]
+        for driver in sorted(staying, key=lambda each: -each.kept):
             if excess <= 0 or driver.kept <= share:
                 return
             if not driver.relay.pledged:

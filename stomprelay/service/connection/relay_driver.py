@@ -543,9 +543,7 @@ class RelayDriver(Driver):
     # What is recorded
 
     def record_to(self, records: Records | None) -> None:
-        """From now on give records to `records`; None: record nothing. All `Records` must have the same rules for
-        secrets and bodies.
-        """
+        """From now on give records to `records`; None: record nothing. All have equal rules for secrets and bodies."""
         recorder = self._recorder
         if records is (None if recorder is None else recorder.records) or self.over:
             return

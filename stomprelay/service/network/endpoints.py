@@ -358,7 +358,7 @@ class OneProtocol:
             self._failed(reason)
 
     def clientConnectionLost(self, connector: Any, reason: Failure) -> None:
-        """Separate connector and transport, as Twisted does after a failure; else both wait for their collection."""
+        """Separate connector and transport, as Twisted does after a failure; else garbage collection must free both."""
         connector.transport = None
 
 
