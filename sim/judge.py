@@ -56,6 +56,8 @@ def without_relay(case: Case, stay: Stay) -> bool:
 TAKES: Final = ("starts", "hands over", "takes new clients")
 LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
+GIVEN: Final = (b"ACK", b"NACK", b"UNSUBSCRIBE", b"ABORT")
+"""Frames that have no effect at a broker that was not there when they came."""
 HARMLESS: Final = ("starts", "is well", "goes on", "serves again", "has full queues", "has room again")
 """What happens to a broker and costs it no session."""
 
@@ -797,7 +799,10 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
         until = min([stay.end, stay.silent, *[each.at for each in stay.errors]]) - late
-        last = max([0.0, *[stay.asked[name].at for name, read in stay.receipts.items() if read.at < until]])
+        # failover.md, "What the client did when the broker died": these RECEIPTs the relay may give itself
+        given = GIVEN if any(e.detail != "starts" and e.at < stay.end for e in case.fates) else ()
+        proofs = [stay.asked[name] for name, read in stay.receipts.items() if read.at < until]
+        last = max([0.0, *[each.at for each in proofs if each.command not in given]])
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
