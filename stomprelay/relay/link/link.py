@@ -216,11 +216,12 @@ class Schedule:
         return True
 
     def reconsider(self, now: float) -> None:
-        """A broker was resumed or came back: begin a pass now. Its attempts wait only for the session's turn."""
+        """A broker was resumed or came back: begin a pass now, which waits only for its turn, and pauses anew."""
         if self._target is not None:
             self.last = self._before
         self.ended()
         self._ready_at = now
+        self._delay = self._options.initial_delay
         self._late = True
         self._left = self._pass(now)
 
