@@ -474,14 +474,11 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 if place < last[origin[:2]]:
                     yield f"{stay} read {shown(event.body)} too late"
                 last[origin[:2]] = max(last[origin[:2]], place)
+        # failover.md, "When the relay ends a session": from then on RECEIPTs come, and no MESSAGEs
+        ends = min(stay.left, stay.faulty, refused(case, stay))
         for send in stay.sends if case.scene.kind != "fanout" and not stay.errors else ():
-            took = case.took.get(send.body, [])
-            if (
-                send.confirmed is not None
-                and send.confirmed < stay.left
-                and not send.transaction
-                and len(took) == 1
-            ):
+            took, sure = case.took.get(send.body, []), send.confirmed is not None and not send.transaction
+            if sure and (send.confirmed or 0.0) < ends and len(took) == 1:
                 key = took[0].who, took[0].session
                 last[key] = max(last[key], sum(each.at < took[0].at for each in given[key]) - 1)
         for key, place in last.items():
