@@ -121,7 +121,9 @@ def owing(case: Case, stay: Stay) -> bool:
 
 
 def refused(case: Case, stay: Stay) -> float:
-    """Return when a client sent what `loss = "reject"` may refuse: it ends the session (translation.md)."""
+    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), or what
+    belongs to another upstream than its transaction (failover.md, "Routes").
+    """
     odd = [
         send.event.at
         for send in stay.sends
@@ -129,6 +131,13 @@ def refused(case: Case, stay: Stay) -> float:
         for name, value in send.event.headers.items()
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
+    for name in (
+        {*stay.inside, *[each.transaction or b"" for each in stay.sends]} if case.scene.routed else ()
+    ):
+        parts = [each.event for each in stay.sends if each.transaction == name] + stay.inside.get(name, [])
+        parts.sort(key=lambda each: each.at)
+        places = [each.headers[b"destination"].startswith(b"/queue/c") for each in parts]
+        odd += [each.at for each, routed in zip(parts, places, strict=True) if routed is not places[0]]
     return min(odd, default=inf)
 
 
@@ -476,14 +485,11 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 if place < last[origin[:2]]:
                     yield f"{stay} read {shown(event.body)} too late"
                 last[origin[:2]] = max(last[origin[:2]], place)
+        # failover.md, "When the relay ends a session": from then on RECEIPTs come, and no MESSAGEs
+        ends = min(stay.left, stay.faulty, refused(case, stay))
         for send in stay.sends if case.scene.kind != "fanout" and not stay.errors else ():
-            took = case.took.get(send.body, [])
-            if (
-                send.confirmed is not None
-                and send.confirmed < stay.left
-                and not send.transaction
-                and len(took) == 1
-            ):
+            took, sure = case.took.get(send.body, []), send.confirmed is not None and not send.transaction
+            if sure and (send.confirmed or 0.0) < ends and len(took) == 1:
                 key = took[0].who, took[0].session
                 last[key] = max(last[key], sum(each.at < took[0].at for each in given[key]) - 1)
         for key, place in last.items():
@@ -507,7 +513,7 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
         stay, kept = send.stay, scene.confirm or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
         well = patience >= SOON and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
-        if sure and well and not (stay.orderly or stay.errors):
+        if sure and well and not (stay.orderly or stay.errors or chokes(case, stay)):
             yield f"{stay} left {send} behind, which no broker took, and one was well"
         if sure and (stay.ended is None or stay.orderly) and not stay.errors:
             yield f"{stay}: no broker took {send}, and nobody was told"
@@ -652,6 +658,7 @@ EXCUSES: Final = {
     b"Subscription not found": ("UNSUBSCRIBE", "RabbitMQ's own, for deliveries behind it"),
     b"AMQP channel died": ("ACKs twice", "RabbitMQ's own"),
     b"not found": ("ACKs twice", "ActiveMQ's own"),
+    b"AMQ339013 Error committing": ("a COMMIT", "Artemis's own, when it stops"),
     b"AMQ339025 failed to ack": ("an ABORT", "Artemis's own, for what was acknowledged in it"),
     b"Unexpected ACK received": ("an ABORT", "ActiveMQ's own, as well"),
     b"the token has expired": ("a token", "access.md: when the token expires"),
