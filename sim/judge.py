@@ -866,10 +866,10 @@ def a_session_ends(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
     """Relays open few connections to a broker in a second for each session, beside one for each that a client opens. A
-    session outlives its client by `disconnect_timeout`.
+    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read.
     """
     patience = case.scene.settings["disconnect_timeout"]
-    spans = [(stay.began, stay.end + patience) for stay in case.stays.values()]
+    spans = [(each.began, each.end + patience + slowed(case, each, inf)) for each in case.stays.values()]
     last: dict[str, list[float]] = defaultdict(list)
     for event in case.of[What.MET] if not case.rough else ():
         times = last[event.who]
