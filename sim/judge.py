@@ -831,7 +831,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
     """A session ends soon after its client sent DISCONNECT, closed its sending direction, read a last ERROR, or fell
     silent, though it had promised heart-beats; and who sends what nobody knows is told soon. This holds in calm
     weather; for silence and faults always, where nothing happens to the relay and it always reads. In the end no
-    session is left.
+    session is left. What is sent while no broker is well is read when one is (failover.md, "What the client did when
+    the broker died").
     """
     settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
@@ -847,12 +848,13 @@ def a_session_ends(case: Case) -> Iterator[str]:
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
         fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
+        well = [start for start, end in spells(case) if end > stay.faulty]
         for since, until, most, calm in (
             (stay.left, stay.end, ENDS, case.calm),
             (stay.halved, stay.end, ENDS, case.calm),
             (last_word, stay.end, ENDS, case.calm),
             (stay.silent if beats else inf, stay.end, SILENT, 0.0 if always else case.calm),
-            (stay.faulty if case.seen else inf, told, fault, 0.0 if always else case.calm),
+            (stay.faulty if case.seen else inf, told, fault, min(well, default=inf) if always else case.calm),
         ):
             begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
             if since < inf and until > begins + most + slowed(case, stay, since):
@@ -866,17 +868,21 @@ def a_session_ends(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
     """Relays open few connections to a broker in a second for each session, beside one for each that a client opens. A
-    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read.
+    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read. Who resumes
+    a broker has it asked anew (failover.md, "Planned switch-over").
     """
     patience = case.scene.settings["disconnect_timeout"]
     spans = [(each.began, each.end + patience + slowed(case, each, inf)) for each in case.stays.values()]
+    resumed = [each.at for each in case.fates if each.detail.endswith("is in service")]
     last: dict[str, list[float]] = defaultdict(list)
     for event in case.of[What.MET] if not case.rough else ():
         times = last[event.who]
         times[:] = [at for at in times if at > event.at - 1.0] + [event.at]
         # In a second before its end a session may have opened some, too.
         there = sum(begins <= event.at <= ends + 1.0 for begins, ends in spans)
-        if len(times) > 6 * there + 5 + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
+        anew = sum(event.at - 1.0 < at <= event.at for at in resumed)
+        most = 6 * there * (1 + anew) + 5
+        if len(times) > most + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
             yield f"{event.who} got {len(times)} connections within a second"
             times.clear()
 
