@@ -95,19 +95,19 @@ GOES: Final = ("goes", "refuses", "serves nobody")
 
 
 def slowed(case: Case, stay: Stay, until: float) -> float:
-    """Return how long rate limits (configuration.md, `frames`), which all clients share, and a slow network with small
-    buffers delay what a client sent up to a time.
+    """Return how long rate limits (configuration.md, `frames`), which all clients share, and which begin when a client
+    is connected, and a slow network with small buffers delay what a client sent up to a time.
     """
     settings = case.scene.settings
     reads = any("frames" in each.detail for each in case.fates if each.detail.startswith("reads"))
     rate: float = min(settings["frames"] or inf, 4.0 if reads else inf)
     sent = [each for each in stay.sent if each.at <= until]
-    read = -inf
-    for each in case.of[What.SENT] if rate < inf and sent else ():
-        if each.at <= max(read, sent[-1].at):
-            read = max(read, each.at) + 1.0 / rate
+    read, last = -inf, max(sent[-1].at, stay.served) if sent else 0.0
+    for at in case.readable if rate < inf and sent else ():
+        if at <= max(read, last):
+            read = max(read, at) + 1.0 / rate
     rounds: float = sum(len(each.body) for each in sent + stay.messages) / settings["size"]
-    return max(0.0, read - (sent[-1].at if sent else 0.0)) + rounds * 2 * case.scene.weather[2]
+    return max(0.0, read - last) + rounds * 2 * case.scene.weather[2]
 
 
 def owing(case: Case, stay: Stay) -> bool:
@@ -525,8 +525,9 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
     patience = case.scene.settings["disconnect_timeout"] + 4.0
     if case.scene.kind == "plain" or any(event.detail == "hangs" for event in case.fates):
         return
+    buffer = min(BUFFER, case.scene.settings["size"])
     for send in case.sends:
-        if send.stay.size <= BUFFER:
+        if send.stay.size <= buffer:
             for event in case.took.get(send.body, ()):
                 if event.at > send.stay.end + patience + slowed(case, send.stay, inf):
                     yield f"{send.stay} left at {send.stay.end:.3f}, and {event.who} took {send} at {event.at:.3f}"
@@ -743,6 +744,12 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
     mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
+    # failover.md, "How long it takes": `connect_timeout`, which is 2 seconds, is over on a slow network
+    answered = {(each.who, each.session): each.at for each in case.of[What.CONNECTED]}
+    slowly = [
+        at for at, who, _, number, *_ in case.of[What.MET] if answered.get((who, number), inf) > at + 0.5
+    ]
+    slowly = slowly if scene.weather[2] > 0.1 else []
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
@@ -756,6 +763,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
             late = [each.event.at <= since and (each.confirmed or inf) > case.calm for each in stay.sends]
             pause += SLOWEST * sum(late) if one_by_one else 0.0
             pause += 12 * scene.weather[2] if what == "CONNECTED" else 0.0  # handshakes
+            pause += 2.0 * sum(since - 2.0 <= at <= until for at in slowly)
+            # failover.md, "How long it takes": DISCONNECT waits for the receipt of what an ERROR answered
+            pause += settings["disconnect_timeout"] * stay.odd
             clock = clear + good * (not old) + (quick if what != "CONNECTED" else [])
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clock]
             spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
