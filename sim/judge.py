@@ -56,6 +56,8 @@ def without_relay(case: Case, stay: Stay) -> bool:
 TAKES: Final = ("starts", "hands over", "takes new clients")
 LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
+GIVEN: Final = (b"ACK", b"NACK", b"UNSUBSCRIBE", b"ABORT")
+"""Frames that have no effect at a broker that was not there when they came."""
 HARMLESS: Final = ("starts", "is well", "goes on", "serves again", "has full queues", "has room again")
 """What happens to a broker and costs it no session."""
 
@@ -119,7 +121,9 @@ def owing(case: Case, stay: Stay) -> bool:
 
 
 def refused(case: Case, stay: Stay) -> float:
-    """Return when a client sent what `loss = "reject"` may refuse: it ends the session (translation.md)."""
+    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), or what
+    belongs to another upstream than its transaction (failover.md, "Routes").
+    """
     odd = [
         send.event.at
         for send in stay.sends
@@ -127,6 +131,13 @@ def refused(case: Case, stay: Stay) -> float:
         for name, value in send.event.headers.items()
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
+    for name in (
+        {*stay.inside, *[each.transaction or b"" for each in stay.sends]} if case.scene.routed else ()
+    ):
+        parts = [each.event for each in stay.sends if each.transaction == name] + stay.inside.get(name, [])
+        parts.sort(key=lambda each: each.at)
+        places = [each.headers[b"destination"].startswith(b"/queue/c") for each in parts]
+        odd += [each.at for each, routed in zip(parts, places, strict=True) if routed is not places[0]]
     return min(odd, default=inf)
 
 
@@ -474,14 +485,11 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 if place < last[origin[:2]]:
                     yield f"{stay} read {shown(event.body)} too late"
                 last[origin[:2]] = max(last[origin[:2]], place)
+        # failover.md, "When the relay ends a session": from then on RECEIPTs come, and no MESSAGEs
+        ends = min(stay.left, stay.faulty, refused(case, stay))
         for send in stay.sends if case.scene.kind != "fanout" and not stay.errors else ():
-            took = case.took.get(send.body, [])
-            if (
-                send.confirmed is not None
-                and send.confirmed < stay.left
-                and not send.transaction
-                and len(took) == 1
-            ):
+            took, sure = case.took.get(send.body, []), send.confirmed is not None and not send.transaction
+            if sure and (send.confirmed or 0.0) < ends and len(took) == 1:
                 key = took[0].who, took[0].session
                 last[key] = max(last[key], sum(each.at < took[0].at for each in given[key]) - 1)
         for key, place in last.items():
@@ -505,7 +513,7 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
         stay, kept = send.stay, scene.confirm or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
         well = patience >= SOON and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
-        if sure and well and not (stay.orderly or stay.errors):
+        if sure and well and not (stay.orderly or stay.errors or chokes(case, stay)):
             yield f"{stay} left {send} behind, which no broker took, and one was well"
         if sure and (stay.ended is None or stay.orderly) and not stay.errors:
             yield f"{stay}: no broker took {send}, and nobody was told"
@@ -651,6 +659,7 @@ EXCUSES: Final = {
     b"Subscription not found": ("UNSUBSCRIBE", "RabbitMQ's own, for deliveries behind it"),
     b"AMQP channel died": ("ACKs twice", "RabbitMQ's own"),
     b"not found": ("ACKs twice", "ActiveMQ's own"),
+    b"AMQ339013 Error committing": ("a COMMIT", "Artemis's own, when it stops"),
     b"AMQ339025 failed to ack": ("an ABORT", "Artemis's own, for what was acknowledged in it"),
     b"Unexpected ACK received": ("an ABORT", "ActiveMQ's own, as well"),
     b"the token has expired": ("a token", "access.md: when the token expires"),
@@ -806,7 +815,10 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
         until = min([stay.end, stay.silent, *[each.at for each in stay.errors]]) - late
-        last = max([0.0, *[stay.asked[name].at for name, read in stay.receipts.items() if read.at < until]])
+        # failover.md, "What the client did when the broker died": these RECEIPTs the relay may give itself
+        given = GIVEN if any(e.detail != "starts" and e.at < stay.end for e in case.fates) else ()
+        proofs = [stay.asked[name] for name, read in stay.receipts.items() if read.at < until]
+        last = max([0.0, *[each.at for each in proofs if each.command not in given]])
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)

@@ -304,7 +304,7 @@ class World:
         """The relay's process has no descriptors left; or has some again."""
         if self.relay.reactor.alive and self.net.lacking is not bool(on):
             self.net.lacking = bool(on)
-            if on or not self.relay.state.sessions.draining:
+            if on or (self.relay.works and not self.relay.state.sessions.draining):
                 self._fate("refuses new clients" if on else "takes new clients")
 
     def _relay_disk(self, room: int) -> None:
