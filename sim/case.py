@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from sim.history import Event, History, What
-from sim.plan import Scene
+from sim.plan import CHANGES, Scene
 
 OF_CLIENTS: Final = (What.CONNECTED, What.SENT, What.READ, What.ENDED)
 LOST: Final = b"what has no receipt may be lost"  # says the relay if it does not know that all was delivered
@@ -131,6 +131,15 @@ class Case:
     def fates(self) -> list[Event]:
         """Return what happened to brokers, relays and connections."""
         return self.of[What.FATE]
+
+    @cached_property
+    def least(self) -> dict[str, Any]:
+        """Return the settings; of numbers that a configuration changed the smallest."""
+        least, reads = dict(self.scene.settings), [each.detail.split()[3:] for each in self.fates]
+        for name, value in [pair for each in CHANGES if [*each] in reads for pair in each.items()]:
+            if isinstance(value, int | float):
+                least[name] = min(least.get(name) or inf, value)
+        return least
 
     @cached_property
     def readable(self) -> list[float]:
