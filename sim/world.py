@@ -408,7 +408,6 @@ class World:
     def _leave(self) -> None:
         """All clients go, each in its way."""
         for number, client in enumerate(self.clients.values(), int(self.plan.seed.rpartition("/")[2])):
-            client.comes_back = False
             client.act("send", number, number // 4 % 2, 0, 0)
             ways = ("disconnect", "vanish", "reset", "half_close")
             client.act(ways[1 + number % 3 if self.plan.scene.mood else number % 4])
