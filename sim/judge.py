@@ -72,7 +72,7 @@ def nobody_else(case: Case) -> bool:
     ill = {event.who for event in troubles(case)}
     ill |= {each.detail.removeprefix("tcp://").partition(" ")[0] for each in case.fates}
     rude = any(event.detail == "closes at DISCONNECT" for event in case.fates)
-    short = case.scene.settings["disconnect_timeout"] < SOON
+    short = case.least["disconnect_timeout"] < SOON
     names, routes = [*case.scene.brokers], int(case.scene.routed)  # the last broker is that of the route
     alone = any(each and ill.issuperset(each) for each in (names[: len(names) - routes], names[-1:] * routes))
     return rude or short or case.scene.kind != "failover" or alone
@@ -97,19 +97,17 @@ GOES: Final = ("goes", "refuses", "serves nobody")
 
 
 def slowed(case: Case, stay: Stay, until: float) -> float:
-    """Return how long rate limits (configuration.md, `frames`), which all clients share, and a slow network with small
-    buffers delay what a client sent up to a time.
+    """Return how long rate limits (configuration.md, `frames`), which all clients share, and which begin when a client
+    is connected, and a slow network with small buffers delay what a client sent up to a time.
     """
-    settings = case.scene.settings
-    reads = any("frames" in each.detail for each in case.fates if each.detail.startswith("reads"))
-    rate: float = min(settings["frames"] or inf, 4.0 if reads else inf)
+    rate = case.least["frames"] or inf
     sent = [each for each in stay.sent if each.at <= until]
-    read = -inf
-    for each in case.of[What.SENT] if rate < inf and sent else ():
-        if each.at <= max(read, sent[-1].at):
-            read = max(read, each.at) + 1.0 / rate
-    rounds: float = sum(len(each.body) for each in sent + stay.messages) / settings["size"]
-    return max(0.0, read - (sent[-1].at if sent else 0.0)) + rounds * 2 * case.scene.weather[2]
+    read, last = -inf, max(sent[-1].at, stay.served) if sent else 0.0
+    for at in case.readable if rate < inf and sent else ():
+        if at <= max(read, last):
+            read = max(read, at) + 1.0 / rate
+    rounds: float = sum(len(each.body) for each in sent + stay.messages) / case.least["size"]
+    return max(0.0, read - last) + rounds * 2 * case.scene.weather[2]
 
 
 def owing(case: Case, stay: Stay) -> bool:
@@ -117,7 +115,7 @@ def owing(case: Case, stay: Stay) -> bool:
     see either that the broker closed (limits.md).
     """
     modes = [mode for _, mode in stay.subscribed.values()]
-    return case.scene.settings["unacknowledged"] < 1000 and any(mode != b"auto" for mode in modes)
+    return case.least["unacknowledged"] < 1000 and any(mode != b"auto" for mode in modes)
 
 
 def refused(case: Case, stay: Stay) -> float:
@@ -164,7 +162,7 @@ def unread(case: Case, send: Sent) -> bool:
     # An ERROR is written at the end of the session, and the client may be slow to read it.
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
-        ends.append(stay.end if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
+        ends.append(stay.end if scene.kind != "plain" and case.least["buffer"] > 600 else -inf)
         # configuration.md: accepts no more data
         if stay.size > scene.settings["size"]:
             ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
@@ -509,7 +507,7 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     missing = [each for each in case.sends if each.number is not None and not case.took.get(each.body)]
     missing = [each for each in missing if not unread(case, each)]
     sure = scene.confirm and scene.kind == "failover" and not scene.routed
-    patience, well_from = scene.settings["disconnect_timeout"], spells(case)
+    patience, well_from = case.least["disconnect_timeout"], spells(case)
     for send in missing:
         stay, kept = send.stay, scene.confirm or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
@@ -534,8 +532,9 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
     patience = case.scene.settings["disconnect_timeout"] + 4.0
     if case.scene.kind == "plain" or any(event.detail == "hangs" for event in case.fates):
         return
+    buffer = min(BUFFER, case.scene.settings["size"])
     for send in case.sends:
-        if send.stay.size <= BUFFER:
+        if send.stay.size <= buffer:
             for event in case.took.get(send.body, ()):
                 if event.at > send.stay.end + patience + slowed(case, send.stay, inf):
                     yield f"{send.stay} left at {send.stay.end:.3f}, and {event.who} took {send} at {event.at:.3f}"
@@ -587,7 +586,7 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     unsure = [send for send in unsure if send.stay in shaken or not send.stay.orderly]
     if counted > (len(unsure) if copies == 1 else copies * len(case.sends)):
         yield f"{counted} SENDs are counted as possibly lost, and only {len(unsure)} have no RECEIPT"
-    harm = scene.settings["disconnect_timeout"] < SOON or scene.settings["buffer"] <= 600 or copies > 1
+    harm = case.least["disconnect_timeout"] < SOON or case.least["buffer"] <= 600 or copies > 1
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
     for event in case.fates:
         harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
@@ -687,7 +686,7 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         each.detail[6:].split()[0] for each in before if "out of" in each.detail
     }
     # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
-    slow = slowest(case) > scene.settings["disconnect_timeout"] / 2 - 0.5
+    slow = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5
     lost = lost or (min(stay.left, stay.halved) < at and slow)
     lost = lost or any(each.detail == "goes" for each in before)
     odd = scene.auth and scene.clients[stay.client].chokes  # its login is refused, or its token expires soon
@@ -753,6 +752,12 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
     mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
+    # failover.md, "How long it takes": `connect_timeout`, which is 2 seconds, is over on a slow network
+    answered = {(each.who, each.session): each.at for each in case.of[What.CONNECTED]}
+    slowly = [
+        at for at, who, _, number, *_ in case.of[What.MET] if answered.get((who, number), inf) > at + 0.5
+    ]
+    slowly = slowly if scene.weather[2] > 0.1 else []
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
@@ -766,6 +771,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
             late = [each.event.at <= since and (each.confirmed or inf) > case.calm for each in stay.sends]
             pause += SLOWEST * sum(late) if one_by_one else 0.0
             pause += 12 * scene.weather[2] if what == "CONNECTED" else 0.0  # handshakes
+            pause += 2.0 * sum(since - 2.0 <= at <= until for at in slowly)
+            # failover.md, "How long it takes": DISCONNECT waits for the receipt of what an ERROR answered
+            pause += settings["disconnect_timeout"] * stay.odd
             clock = clear + good * (not old) + (quick if what != "CONNECTED" else [])
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clock]
             spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
@@ -800,7 +808,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     """
     shaken = [each.at for each in case.fates if each.who in (*case.scene.brokers, "relay")]
     rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
-    short = rude or case.scene.settings["disconnect_timeout"] < SOON
+    short = rude or case.least["disconnect_timeout"] < SOON
     late = slowest(case) and slowest(case) + 1.0
     single = case.scene.kind != "fanout" and not case.scene.routed
     for stay in case.stays.values():
