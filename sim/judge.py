@@ -682,9 +682,14 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     products = [product for product, _ in scene.brokers.values()]
     refuses = any(each.detail == "refuses" for each in before)
     lost = any(stay.began - 5.0 <= each.at <= at and each.detail != "refuses" for each in troubles(case))
-    lost = lost or scene.brokers.keys() <= {
-        each.detail[6:].split()[0] for each in before if "out of" in each.detail
-    }
+    route = [*scene.brokers][-1:] if scene.routed else []
+    paused = {each.detail[6:].split()[0] for each in before if "out of" in each.detail}.union(route)
+    # failover.md, "Routes": the broker of a route is asked when a destination first needs it
+    lost = (
+        lost
+        or scene.brokers.keys() <= paused
+        or any((e.who, e.detail) == (*route, "refuses") for e in before)
+    )
     # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
     slow = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5
     lost = lost or (min(stay.left, stay.halved) < at and slow)
