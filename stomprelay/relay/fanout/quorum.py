@@ -238,9 +238,9 @@ class Quorum:
         member.reason = reason
         if member.faults >= _FAULTS:
             self.give_up(target, member, reason, now)
-            return
-        self._outbox.put(left(member.link.broker, target.upstream, reason))
-        member.link.connection.done = True
+        elif member.link.up:
+            self._outbox.put(left(member.link.broker, target.upstream, reason))
+            member.link.connection.done = True
 
     def give_up(self, target: Target, member: Member, reason: str, now: float) -> None:
         """Leave a group out for the rest of the session. Raises `Refused` if the quorum is then out of reach."""
