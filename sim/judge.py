@@ -833,9 +833,9 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
             due = told and asked.command == b"SEND" and asked.at < stay.faulty
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
-            # who has the RECEIPT of a later frame has that of an earlier one, but where RabbitMQ was lost between both
-            between = late and any(LOST in each.body for each in stay.errors)
-            due = due or (single and asked.at < last and not (stay.odd or between) and name not in refused)
+            # who has the RECEIPT of a later frame has that of an earlier one, or was told that it may be lost
+            lost = any(LOST in each.body for each in stay.errors)
+            due = due or (single and asked.at < last and not (stay.odd or lost) and name not in refused)
             if due and name not in stay.receipts and b"transaction" not in asked.headers:
                 yield f"{stay} read all, and no RECEIPT {name.decode()}"
 
