@@ -56,8 +56,6 @@ def without_relay(case: Case, stay: Stay) -> bool:
 TAKES: Final = ("starts", "hands over", "takes new clients")
 LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
-GIVEN: Final = (b"ACK", b"NACK", b"UNSUBSCRIBE", b"BEGIN", b"ABORT")
-"""Frames whose RECEIPTs the relay may give itself, where the broker was lost that had them."""
 HARMLESS: Final = ("starts", "is well", "goes on", "serves again", "has full queues", "has room again")
 """What happens to a broker and costs it no session."""
 
@@ -108,6 +106,14 @@ def slowed(case: Case, stay: Stay, until: float) -> float:
             read = max(read, at) + 1.0 / rate
     rounds: float = sum(len(each.body) for each in sent + stay.messages) / case.least["size"]
     return max(0.0, read - last) + rounds * 2 * case.scene.weather[2]
+
+
+def given(asked: Event) -> bool:
+    """Return whether the relay may give the RECEIPT of a frame itself, where the broker was lost or left that had it
+    (failover.md, "What the client did when the broker died"). It drops a transaction that gets too large.
+    """
+    own = asked.command in (b"ACK", b"NACK", b"UNSUBSCRIBE", b"BEGIN", b"ABORT")
+    return own or (asked.command == b"SEND" and b"transaction" in asked.headers)
 
 
 def owing(case: Case, stay: Stay) -> bool:
@@ -819,10 +825,9 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
         until = min([stay.end, stay.silent, *[each.at for each in stay.errors]]) - late
-        # failover.md, "What the client did when the broker died"
-        given = GIVEN if any(e.detail != "starts" and e.at < stay.end for e in case.fates) else ()
+        moved = any(e.detail != "starts" and e.at < stay.end for e in case.fates)
         proofs = [stay.asked[name] for name, read in stay.receipts.items() if read.at < until]
-        last = max([0.0, *[each.at for each in proofs if each.command not in given]])
+        last = max([0.0, *[each.at for each in proofs if not (moved and given(each))]])
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
