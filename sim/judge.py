@@ -444,12 +444,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays[event.who, event.session]
                 read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
-                # configuration.md, `frames`: an ACK waits as well
-                if (
-                    event.at + slowed(case, stay, event.at) < stay.end
-                    and copy in given
-                    and read >= given[copy].at
-                ):
+                waits = slowed(case, stay, event.at)  # configuration.md, `frames`: an ACK waits as well
+                if event.at + waits < stay.end and copy in given and read >= given[copy].at:
                     due[copy] = stay
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 last = given.pop(key, event)
@@ -642,15 +638,9 @@ EXCUSES: Final = {
     b"the transaction cannot be committed": ("a COMMIT", "failover.md: an ACK in a transaction"),
     b"the quorum cannot be reached": ("a fan-out", "failover.md: Fan-out"),
     b"a transaction cannot span upstreams": ("a route", "failover.md: Routes"),
-    b"connection to the broker was lost": (
-        "it leaves",
-        "failover.md: DISCONNECT, and a half-closed connection",
-    ),
+    b"connection to the broker was lost": ("it leaves", "failover.md: DISCONNECT, half-closed connections"),
     REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
-    b"a frame cannot be delivered": (
-        "full queues",
-        "failover.md: A frame that costs brokers their connection",
-    ),
+    b"a frame cannot be delivered": ("full queues", "failover.md: A frame that costs brokers ..."),
     b"NACK cannot be said to the broker": ("an older broker", "translation.md: NACK"),
     b"a header cannot be said": ("losses are rejected", "configuration.md: loss"),
     b"heart-beat missed": ("silence", "failover.md: When the relay ends a session"),
@@ -681,9 +671,7 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     products = [product for product, _ in scene.brokers.values()]
     refuses = any(each.detail == "refuses" for each in before)
     lost = any(stay.began - 5.0 <= each.at <= at and each.detail != "refuses" for each in troubles(case))
-    lost = lost or scene.brokers.keys() <= {
-        each.detail[6:].split()[0] for each in before if "out of" in each.detail
-    }
+    lost = lost or scene.brokers.keys() <= {e.detail[6:].split()[0] for e in before if "out of" in e.detail}
     # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
     slow = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5
     lost = lost or (min(stay.left, stay.halved) < at and slow)
@@ -753,17 +741,14 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     hangs = any(each.detail == "hangs" for each in case.fates)
     # failover.md, "How long it takes": `connect_timeout`, which is 2 seconds, is over on a slow network
     answered = {(each.who, each.session): each.at for each in case.of[What.CONNECTED]}
-    slowly = [
-        at for at, who, _, number, *_ in case.of[What.MET] if answered.get((who, number), inf) > at + 0.5
-    ]
-    slowly = slowly if scene.weather[2] > 0.1 else []
+    met = case.of[What.MET] if scene.weather[2] > 0.1 else []
+    slowly = [each.at for each in met if answered.get((each.who, each.session), inf) > each.at + 0.5]
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
         if without_relay(case, stay) or chokes(case, stay):
             continue
-        clear = [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5 + 4 * scene.weather[2])]
-        clear = [] if stay.faulty < inf or stay.odd else clear
+        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
         for since, until, what in _waits(case, stay) if not owing(case, stay) else ():
             pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
