@@ -58,7 +58,18 @@ LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
 GIVEN: Final = (b"ACK", b"NACK", b"UNSUBSCRIBE", b"ABORT")
 """Frames that have no effect at a broker that was not there when they came."""
-HARMLESS: Final = ("starts", "is well", "goes on", "serves again", "has full queues", "has room again")
+ENDS_OF: Final = {
+    "is killed": {"starts"},
+    "hangs": {"goes on", "starts"},
+    "takes no connections": {"takes connections again", "starts"},
+    "serves nobody": {"serves again", "starts"},
+    "has full queues": {"has room again", "starts"},
+    "goes": {"is well"},
+    "refuses": {"is well"},
+    "is taken out of service": {"is in service"},
+}
+"""What lasts of what happens to a broker, and what ends it."""
+HARMLESS: Final = {"has full queues"}.union(*ENDS_OF.values())
 """What happens to a broker and costs it no session."""
 
 
@@ -79,16 +90,19 @@ def nobody_else(case: Case) -> bool:
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
-    """Return from when to when a broker was well, of all brokers but a route's."""
-    names = [*case.scene.brokers][: -1 if case.scene.routed else None]
-    since, found, dead = dict.fromkeys(names, -inf), [], set[str]()
-    for event in [each for each in case.fates if each.who in names]:
-        if event.who in since:
-            found.append((since.pop(event.who), event.at))
-        dead = dead - {event.who} if event.detail == "starts" else dead
-        dead = dead | {event.who} if event.detail.startswith("is killed") else dead
-        if event.detail.startswith(("starts", "goes on", "is well", "is cut")) and event.who not in dead:
-            since[event.who] = event.at
+    """Return from when to when a broker was well and in service, of all brokers but a route's."""
+    since = dict.fromkeys([*case.scene.brokers][: -1 if case.scene.routed else None], -inf)
+    found: list[tuple[float, float]] = []
+    ill: dict[str, set[str]] = defaultdict(set)
+    for event in case.fates:
+        place, _, told = event.detail.removeprefix("tcp://").partition(" ")
+        who, what = (place, told) if event.who == "relay" else (event.who, event.detail.partition(";")[0])
+        if who in since:
+            found.append((since[who], event.at))
+            ill[who] = {each for each in ill[who] if what not in ENDS_OF.get(each, {"is well"})}
+            ill[who] |= {what} & ENDS_OF.keys() if case.seen else {what} - {"is well"}
+            since[who] = inf if ill[who] else event.at
+    since |= {who: case.calm for who, each in ill.items() if each == {"is taken out of service"}}
     return found + [(each, inf) for each in since.values()]
 
 
@@ -828,7 +842,7 @@ def a_session_ends(case: Case) -> Iterator[str]:
     settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
     plain = all(settings[name] == PLAIN[name] for name in ("buffer", "memory", "frames", "size"))
-    soon = case.seen and plain and undisturbed(case)
+    soon, well = case.seen and plain and undisturbed(case), spells(case) if case.seen else []
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
@@ -844,7 +858,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
             (stay.halved, stay.end, ENDS, case.calm),
             (last_word, stay.end, ENDS, case.calm),
             (stay.silent if beats else inf, stay.end, SILENT, 0.0 if always else case.calm),
-            (stay.faulty if case.seen else inf, told, fault, 0.0 if always else case.calm),
+            # failover.md, "What the client did when the broker died": frames are read when there is a broker
+            *[(stay.faulty, min(told, b), fault, max(a, 0.0 if always else case.calm)) for a, b in well],
         ):
             begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
             if since < inf and until > begins + most + slowed(case, stay, since):
