@@ -88,7 +88,7 @@ class RelayProcess:
     again when it has stopped.
     """
 
-    def __init__(self, number: int, config: Config, reactor: Reactor) -> None:
+    def __init__(self, name: str, number: int, config: Config, reactor: Reactor) -> None:
         self.number = number
         self.reactor = reactor
         self.again = False
@@ -96,7 +96,7 @@ class RelayProcess:
         self.service = RelayService(
             config, reactor, reactor.seconds, lambda: int((1_790_000_000 + clock.now) * 1e9)
         )
-        self.service.clients.prefix = f"relay-{number}"
+        self.service.clients.prefix = f"{name}-{number}"
         self.state = self.service.state
         self.service.privilegedStartService()
         self.service.startService()
@@ -146,10 +146,11 @@ class RelayProcess:
 
 
 class World:
-    """Plays a plan. `tell`: also note each line of the relay's log."""
+    """Plays a plan. `tell`: also note each line of the relay's log. `relays`: what sessions' names begin with."""
 
-    def __init__(self, plan: Plan, tell: bool = False) -> None:
+    def __init__(self, plan: Plan, tell: bool = False, relays: str = "relay") -> None:
         self.plan = plan
+        self.name = relays
         self.tell = tell
         self.clock = Clock()
         scene, settings = plan.scene, plan.scene.settings
@@ -264,7 +265,7 @@ class World:
         if self.disk is not None:
             OS.disk, OS.write = self.disk, self.disk.write
             self.disk.alive = lambda: reactor.alive
-        self.relays.append(RelayProcess(len(self.relays) + 1, self._config(), reactor))
+        self.relays.append(RelayProcess(self.name, len(self.relays) + 1, self._config(), reactor))
 
     def _relay_kill(self) -> None:
         """The relay dies at once."""
