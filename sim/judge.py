@@ -58,7 +58,18 @@ LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
 GIVEN: Final = (b"ACK", b"NACK", b"UNSUBSCRIBE", b"BEGIN", b"ABORT")
 """Frames whose RECEIPTs the relay may give itself, where the broker was lost that had them."""
-HARMLESS: Final = ("starts", "is well", "goes on", "serves again", "has full queues", "has room again")
+ENDS_OF: Final = {
+    "is killed": {"starts"},
+    "hangs": {"goes on", "starts"},
+    "takes no connections": {"takes connections again", "starts"},
+    "serves nobody": {"serves again", "starts"},
+    "has full queues": {"has room again", "starts"},
+    "goes": {"is well"},
+    "refuses": {"is well"},
+    "is taken out of service": {"is in service"},
+}
+"""What lasts of what happens to a broker, and what ends it."""
+HARMLESS: Final = {"has full queues"}.union(*ENDS_OF.values())
 """What happens to a broker and costs it no session."""
 
 
@@ -79,16 +90,19 @@ def nobody_else(case: Case) -> bool:
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
-    """Return from when to when a broker was well, of all brokers but a route's."""
-    names = [*case.scene.brokers][: -1 if case.scene.routed else None]
-    since, found, dead = dict.fromkeys(names, -inf), [], set[str]()
-    for event in [each for each in case.fates if each.who in names]:
-        if event.who in since:
-            found.append((since.pop(event.who), event.at))
-        dead = dead - {event.who} if event.detail == "starts" else dead
-        dead = dead | {event.who} if event.detail.startswith("is killed") else dead
-        if event.detail.startswith(("starts", "goes on", "is well", "is cut")) and event.who not in dead:
-            since[event.who] = event.at
+    """Return from when to when a broker was well and in service, of all brokers but a route's."""
+    since = dict.fromkeys([*case.scene.brokers][: -1 if case.scene.routed else None], -inf)
+    found: list[tuple[float, float]] = []
+    ill: dict[str, set[str]] = defaultdict(set)
+    for event in case.fates:
+        place, _, told = event.detail.removeprefix("tcp://").partition(" ")
+        who, what = (place, told) if event.who == "relay" else (event.who, event.detail.partition(";")[0])
+        if who in since:
+            found.append((since[who], event.at))
+            ill[who] = {each for each in ill[who] if what not in ENDS_OF.get(each, {"is well"})}
+            ill[who] |= {what} & ENDS_OF.keys() if case.seen else {what} - {"is well"}
+            since[who] = inf if ill[who] else event.at
+    since |= {who: case.calm for who, each in ill.items() if each == {"is taken out of service"}}
     return found + [(each, inf) for each in since.values()]
 
 
@@ -445,12 +459,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays[event.who, event.session]
                 read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
-                # configuration.md, `frames`: an ACK waits as well
-                if (
-                    event.at + slowed(case, stay, event.at) < stay.end
-                    and copy in given
-                    and read >= given[copy].at
-                ):
+                waits = slowed(case, stay, event.at)  # configuration.md, `frames`: an ACK waits as well
+                if event.at + waits < stay.end and copy in given and read >= given[copy].at:
                     due[copy] = stay
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 last = given.pop(key, event)
@@ -643,15 +653,9 @@ EXCUSES: Final = {
     b"the transaction cannot be committed": ("a COMMIT", "failover.md: an ACK in a transaction"),
     b"the quorum cannot be reached": ("a fan-out", "failover.md: Fan-out"),
     b"a transaction cannot span upstreams": ("a route", "failover.md: Routes"),
-    b"connection to the broker was lost": (
-        "it leaves",
-        "failover.md: DISCONNECT, and a half-closed connection",
-    ),
+    b"connection to the broker was lost": ("it leaves", "failover.md: DISCONNECT, half-closed connections"),
     REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
-    b"a frame cannot be delivered": (
-        "full queues",
-        "failover.md: A frame that costs brokers their connection",
-    ),
+    b"a frame cannot be delivered": ("full queues", "failover.md: A frame that costs brokers ..."),
     b"NACK cannot be said to the broker": ("an older broker", "translation.md: NACK"),
     b"a header cannot be said": ("losses are rejected", "configuration.md: loss"),
     b"heart-beat missed": ("silence", "failover.md: When the relay ends a session"),
@@ -759,17 +763,14 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     hangs = any(each.detail == "hangs" for each in case.fates)
     # failover.md, "How long it takes": `connect_timeout`, which is 2 seconds, is over on a slow network
     answered = {(each.who, each.session): each.at for each in case.of[What.CONNECTED]}
-    slowly = [
-        at for at, who, _, number, *_ in case.of[What.MET] if answered.get((who, number), inf) > at + 0.5
-    ]
-    slowly = slowly if scene.weather[2] > 0.1 else []
+    met = case.of[What.MET] if scene.weather[2] > 0.1 else []
+    slowly = [each.at for each in met if answered.get((each.who, each.session), inf) > each.at + 0.5]
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
         if without_relay(case, stay) or chokes(case, stay):
             continue
-        clear = [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5 + 4 * scene.weather[2])]
-        clear = [] if stay.faulty < inf or stay.odd else clear
+        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
         for since, until, what in _waits(case, stay) if not owing(case, stay) else ():
             pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
@@ -851,7 +852,7 @@ def a_session_ends(case: Case) -> Iterator[str]:
     settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
     plain = all(settings[name] == PLAIN[name] for name in ("buffer", "memory", "frames", "size"))
-    soon = case.seen and plain and undisturbed(case)
+    soon, well = case.seen and plain and undisturbed(case), spells(case) if case.seen else []
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
@@ -862,13 +863,13 @@ def a_session_ends(case: Case) -> Iterator[str]:
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
         fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
-        well = [start for start, end in spells(case) if end > stay.faulty]
         for since, until, most, calm in (
             (stay.left, stay.end, ENDS, case.calm),
             (stay.halved, stay.end, ENDS, case.calm),
             (last_word, stay.end, ENDS, case.calm),
             (stay.silent if beats else inf, stay.end, SILENT, 0.0 if always else case.calm),
-            (stay.faulty if case.seen else inf, told, fault, min(well, default=inf) if always else case.calm),
+            # failover.md, "What the client did when the broker died": frames are read when there is a broker
+            *[(stay.faulty, min(told, b), fault, max(a, 0.0 if always else case.calm)) for a, b in well],
         ):
             begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
             if since < inf and until > begins + most + slowed(case, stay, since):
