@@ -56,6 +56,8 @@ def without_relay(case: Case, stay: Stay) -> bool:
 TAKES: Final = ("starts", "hands over", "takes new clients")
 LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
+AGAIN: Final = {b"SUBSCRIBE": 0, b"SEND": 1, b"COMMIT": 1}
+"""In which order a next broker gets frames. The RECEIPT of another frame the relay may give itself."""
 HARMLESS: Final = ("starts", "is well", "goes on", "serves again", "has full queues", "has room again")
 """What happens to a broker and costs it no session."""
 
@@ -78,7 +80,7 @@ def nobody_else(case: Case) -> bool:
     ill = {event.who for event in troubles(case)}
     ill |= {each.detail.removeprefix("tcp://").partition(" ")[0] for each in case.fates}
     rude = any(event.detail == "closes at DISCONNECT" for event in case.fates)
-    short = case.scene.settings["disconnect_timeout"] < SOON
+    short = case.least["disconnect_timeout"] < SOON
     names, routes = [*case.scene.brokers], int(case.scene.routed)  # the last broker is that of the route
     alone = any(each and ill.issuperset(each) for each in (names[: len(names) - routes], names[-1:] * routes))
     return rude or short or case.scene.kind != "failover" or alone
@@ -103,19 +105,17 @@ GOES: Final = ("goes", "refuses", "serves nobody")
 
 
 def slowed(case: Case, stay: Stay, until: float) -> float:
-    """Return how long rate limits (configuration.md, `frames`), which all clients share, and a slow network with small
-    buffers delay what a client sent up to a time.
+    """Return how long rate limits (configuration.md, `frames`), which all clients share, and which begin when a client
+    is connected, and a slow network with small buffers delay what a client sent up to a time.
     """
-    settings = case.scene.settings
-    reads = any("frames" in each.detail for each in case.fates if each.detail.startswith("reads"))
-    rate: float = min(settings["frames"] or inf, 4.0 if reads else inf)
+    rate = case.least["frames"] or inf
     sent = [each for each in stay.sent if each.at <= until]
-    read = -inf
-    for each in case.of[What.SENT] if rate < inf and sent else ():
-        if each.at <= max(read, sent[-1].at):
-            read = max(read, each.at) + 1.0 / rate
-    rounds: float = sum(len(each.body) for each in sent + stay.messages) / settings["size"]
-    return max(0.0, read - (sent[-1].at if sent else 0.0)) + rounds * 2 * case.scene.weather[2]
+    read, last = -inf, max(sent[-1].at, stay.served) if sent else 0.0
+    for at in case.readable if rate < inf and sent else ():
+        if at <= max(read, last):
+            read = max(read, at) + 1.0 / rate
+    rounds: float = sum(len(each.body) for each in sent + stay.messages) / case.least["size"]
+    return max(0.0, read - last) + rounds * 2 * case.scene.weather[2]
 
 
 def owing(case: Case, stay: Stay) -> bool:
@@ -123,7 +123,7 @@ def owing(case: Case, stay: Stay) -> bool:
     see either that the broker closed (limits.md).
     """
     modes = [mode for _, mode in stay.subscribed.values()]
-    return case.scene.settings["unacknowledged"] < 1000 and any(mode != b"auto" for mode in modes)
+    return case.least["unacknowledged"] < 1000 and any(mode != b"auto" for mode in modes)
 
 
 def refused(case: Case, stay: Stay) -> float:
@@ -170,7 +170,7 @@ def unread(case: Case, send: Sent) -> bool:
     # An ERROR is written at the end of the session, and the client may be slow to read it.
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
-        ends.append(stay.end if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
+        ends.append(stay.end if scene.kind != "plain" and case.least["buffer"] > 600 else -inf)
         # configuration.md: accepts no more data
         if stay.size > scene.settings["size"]:
             ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
@@ -353,7 +353,8 @@ def values_arrive(case: Case) -> Iterator[str]:
             if gave and not any(_same(case, stay, each, each.headers, event.headers) for each in gave):
                 yield f"{stay} read {event.frame}, which no broker gave"
             own = [event.headers.get(each, b"") for each in (b"receipt", b"receipt-id")]
-            if b"relay-trace" in event.headers or any(each.startswith(b"relay-") for each in own):
+            ours = [each for each in own if each.startswith(b"relay-") and each.count(b"-") > 2]
+            if b"relay-trace" in event.headers or ours:  # rough clients say `relay-ack-1`
                 yield f"{stay} read {event.frame}, which is the relay's own"
 
 
@@ -530,7 +531,7 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     missing = [each for each in case.sends if each.number is not None and not case.took.get(each.body)]
     missing = [each for each in missing if not unread(case, each)]
     sure = scene.confirm and scene.kind == "failover" and not scene.routed
-    patience, well_from = scene.settings["disconnect_timeout"], spells(case)
+    patience, well_from = case.least["disconnect_timeout"], spells(case)
     for send in missing:
         stay, kept = send.stay, scene.confirm or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
@@ -555,8 +556,9 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
     patience = case.scene.settings["disconnect_timeout"] + 4.0
     if case.scene.kind == "plain" or any(event.detail == "hangs" for event in case.fates):
         return
+    buffer = min(BUFFER, case.scene.settings["size"])
     for send in case.sends:
-        if send.stay.size <= BUFFER:
+        if send.stay.size <= buffer:
             for event in case.took.get(send.body, ()):
                 if event.at > send.stay.end + patience + slowed(case, send.stay, inf):
                     yield f"{send.stay} left at {send.stay.end:.3f}, and {event.who} took {send} at {event.at:.3f}"
@@ -578,7 +580,7 @@ def counters_fit(case: Case) -> Iterator[str]:
         told.append(max([at for at, each in enumerate(sure) if each], default=0))
         answers += len(stay.messages) + sum(each.command == b"SEND" for each in read)
     quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
-    quiet = quiet and not case.counters.get("possibly_lost") and scene.settings["disconnect_timeout"] >= SOON
+    quiet = quiet and not case.counters.get("possibly_lost") and case.least["disconnect_timeout"] >= SOON
     again = sum(
         max([unconfirmed(case, stay, met.at) for stay in stays], default=0)
         for met in case.of[What.CONNECTED]
@@ -623,7 +625,7 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     unsure = sum(doubtful(case, stay, copies) for stay in stays)
     if counted > unsure:
         yield f"{counted} SENDs are counted as possibly lost, and only {unsure} have no RECEIPT"
-    harm = scene.settings["disconnect_timeout"] < SOON or scene.settings["buffer"] <= 600 or copies > 1
+    harm = case.least["disconnect_timeout"] < SOON or case.least["buffer"] <= 600 or copies > 1
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
     for event in case.fates:
         harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
@@ -634,7 +636,7 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
 
 def doubtful(case: Case, stay: Stay, copies: int) -> int:
     """Return how many SENDs of a client may count as possibly lost, each so many times at most."""
-    scene, patience = case.scene, case.scene.settings["disconnect_timeout"]
+    scene, patience = case.scene, case.least["disconnect_timeout"]
     confirm = scene.confirm and scene.kind != "plain"
     sure = confirm and scene.kind == "failover"
     times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
@@ -692,8 +694,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         if (case.scene.kind == "plain" and troubles(case)) or without_relay(case, stay):
             continue
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
-        # settings.md, `linger`: the ERROR of a refused header may need longer on a slow network
-        late = case.scene.weather[2] > 0.1 and refused(case, stay) < inf
+        # settings.md, `linger`: the ERROR of a frame at fault may need longer on a slow network
+        late = case.scene.weather[2] > 0.1 and min(refused(case, stay), stay.faulty) < inf
         if lost and not (stay.errors or late or stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
         known = case.scene.clients[stay.client].known
@@ -727,6 +729,7 @@ EXCUSES: Final = {
     b"Subscription not found": ("UNSUBSCRIBE", "RabbitMQ's own, for deliveries behind it"),
     b"AMQP channel died": ("ACKs twice", "RabbitMQ's own"),
     b"not found": ("ACKs twice", "ActiveMQ's own"),
+    b"AMQ339013 Error committing": ("a COMMIT", "Artemis's own, when it stops"),
     b"AMQ339025 failed to ack": ("an ABORT", "Artemis's own, for what was acknowledged in it"),
     b"Unexpected ACK received": ("an ABORT", "ActiveMQ's own, as well"),
     b"the token has expired": ("a token", "access.md: when the token expires"),
@@ -754,7 +757,7 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         each.detail[6:].split()[0] for each in before if "out of" in each.detail
     }
     # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
-    slow = slowest(case) > scene.settings["disconnect_timeout"] / 2 - 0.5
+    slow = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5
     lost = lost or (min(stay.left, stay.halved) < at and slow)
     lost = lost or any(each.detail == "goes" for each in before)
     odd = scene.auth and scene.clients[stay.client].chokes  # its login is refused, or its token expires soon
@@ -820,6 +823,12 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
     mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
+    # failover.md, "How long it takes": `connect_timeout`, which is 2 seconds, is over on a slow network
+    answered = {(each.who, each.session): each.at for each in case.of[What.CONNECTED]}
+    slowly = [
+        at for at, who, _, number, *_ in case.of[What.MET] if answered.get((who, number), inf) > at + 0.5
+    ]
+    slowly = slowly if scene.weather[2] > 0.1 else []
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
@@ -833,6 +842,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
             late = [each.event.at <= since and (each.confirmed or inf) > case.calm for each in stay.sends]
             pause += SLOWEST * sum(late) if one_by_one else 0.0
             pause += 12 * scene.weather[2] if what == "CONNECTED" else 0.0  # handshakes
+            pause += 2.0 * sum(since - 2.0 <= at <= until for at in slowly)
+            # failover.md, "How long it takes": DISCONNECT waits for the receipt of what an ERROR answered
+            pause += settings["disconnect_timeout"] * stay.odd
             clock = clear + good * (not old) + (quick if what != "CONNECTED" else [])
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clock]
             spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
@@ -867,15 +879,14 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     """
     shaken = [each.at for each in case.fates if each.who in (*case.scene.brokers, "relay")]
     rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
-    short = rude or case.scene.settings["disconnect_timeout"] < SOON
+    short = rude or case.least["disconnect_timeout"] < SOON
     late = slowest(case) and slowest(case) + 1.0
     single, first = case.scene.kind != "fanout" and not case.scene.routed, first_fate(case)
     for stay in case.stays.values():
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
         until = min([stay.end, stay.silent, *[each.at for each in stay.errors]])
-        proofs = [
-            (stay.asked[name], read.at) for name, read in stay.receipts.items() if single and not stay.odd
-        ]
+        proofs = [(stay.asked[name], read.at) for name, read in stay.receipts.items()]
+        proofs = proofs if single and not stay.odd else []
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
@@ -887,18 +898,15 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
-            place, slow = AGAIN.get(asked.command, 0), late * (asked.command in (b"SEND", b"COMMIT"))
-            for proof, at in () if due else proofs:
-                in_order = at < first or AGAIN.get(proof.command, -1) >= place
-                due = due or (asked.at < proof.at and at < until - slow and in_order)
-            inside = b"transaction" in asked.headers and (asked.command not in ENDING or stay.errors)
+            most = until - late * (asked.command in (b"SEND", b"COMMIT"))
+            for proof, at in () if due or name in stay.receipts else proofs:
+                ordered = AGAIN.get(proof.command, -1) >= AGAIN.get(asked.command, 2) or at < first
+                due = due or (asked.at < proof.at and at < most and ordered)
+            inside = b"transaction" in asked.headers and (
+                asked.command in (b"SEND", b"ACK", b"NACK") or stay.errors
+            )
             if due and name not in stay.receipts and not inside and name not in refused:
                 yield f"{stay} read all, and no RECEIPT {name.decode()}"
-
-
-AGAIN: Final = {b"SUBSCRIBE": 0, b"SEND": 1, b"COMMIT": 1, b"BEGIN": 2}
-ENDING: Final = (b"BEGIN", b"COMMIT", b"ABORT")
-"""In which order a next broker gets frames (failover.md); for others the relay itself gives the RECEIPT."""
 
 
 @rule
@@ -941,10 +949,10 @@ def a_session_ends(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
     """Relays open few connections to a broker in a second for each session, beside one for each that a client opens. A
-    session outlives its client by `disconnect_timeout`.
+    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read.
     """
     patience = case.scene.settings["disconnect_timeout"]
-    spans = [(stay.began, stay.end + patience) for stay in case.stays.values()]
+    spans = [(each.began, each.end + patience + slowed(case, each, inf)) for each in case.stays.values()]
     last: dict[str, list[float]] = defaultdict(list)
     for event in case.of[What.MET] if not case.rough else ():
         times = last[event.who]

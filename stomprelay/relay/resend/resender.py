@@ -50,9 +50,7 @@ def _with_room(limits: Limits) -> Limits:
 
 
 class Offline:
-    """Keeps frames for the next broker, in `unconfirmed` and in the session. `most`: the most bytes in `unconfirmed`,
-    and the most bytes of open transactions.
-    """
+    """Keeps frames for the next broker: `most` bytes each in `unconfirmed` and in open transactions."""
 
     __slots__ = ("_limits", "_most", "_session", "unconfirmed")
 
