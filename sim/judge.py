@@ -573,10 +573,13 @@ def counters_fit(case: Case) -> Iterator[str]:
     stays = list(case.stays.values())
     connected = sum(stay.connected is not None for stay in stays)
     marked = sum(RESENT in event.headers for event in case.of[What.TOOK])
+    killed = any(each.who == "relay" and each.detail == "is killed" for each in case.fates)
     told, answers = [], 0  # how many frames the relay has read for certain
     for stay in stays:
         read = [stay.asked[name] for name in stay.receipts]
         sure = [stay.orderly or each in read or each.body in case.took for each in stay.sent]
+        if killed:
+            break  # its last counts are lost
         told.append(max([at for at, each in enumerate(sure) if each], default=0))
         answers += len(stay.messages) + sum(each.command == b"SEND" for each in read)
     quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
@@ -627,6 +630,8 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
         yield f"{counted} SENDs are counted as possibly lost, and only {unsure} have no RECEIPT"
     harm = case.least["disconnect_timeout"] < SOON or case.least["buffer"] <= 600 or copies > 1
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
+    # limits.md: what a client that left has said is delivered at its rate, for one `disconnect_timeout`
+    harm = harm or (case.least["frames"] is not None and not all(stay.orderly for stay in stays))
     for event in case.fates:
         harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
         harm = harm or (event.at < case.calm and event.detail in LEAVES)
@@ -640,15 +645,17 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
     confirm = scene.confirm and scene.kind != "plain"
     sure = confirm and scene.kind == "failover"
     times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
-    last = stay.end + patience
-    # When its SENDs may be lost: with the first broker; if all are kept, at its end only.
+    last, leaves = stay.end + patience, min(stay.end, stay.left, stay.halved, stay.faulty, stay.silent)
+    # how soon a broker confirms what it took
+    quick = 1.0 + 12 * scene.weather[2] + slowest(case)
+    # When SENDs may be lost: with the first broker, or one that confirms too late; if all are kept, at the end only.
     harm = min([at for at in times if stay.began - 5.0 < at < last], default=inf)
+    harm = min(harm, leaves if quick > patience - 0.5 else inf)
     harm = -inf if stay.odd else inf if sure else harm
     if copies == 1 and harm == inf and (stay.orderly or (stay.told and stay.end < inf)):
         return 0
-    # How soon a broker confirms what it took. failover.md: a broker gets half of the time of a client that left.
-    quick = 1.0 + 12 * scene.weather[2] + slowest(case)
-    in_time = stay.end + (patience / 2 if patience >= SOON else 0.0) - quick
+    # failover.md, "nothing: it closed its connection": each broker gets half of the time
+    in_time = leaves + (patience / 2 if patience >= SOON else 0.0) - quick
     in_time = -inf if owing(case, stay) or scene.settings["memory"] < 1 << 30 else in_time
     places = {id(event): at for at, event in enumerate(stay.sent)}
     read = [(places[id(stay.asked[name])], each.at) for name, each in stay.receipts.items()]
