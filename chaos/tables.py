@@ -46,7 +46,6 @@ def journal(folder: Path, records: int, seed: int) -> int:
         journals.make(folder, made)
     for number in range(_PIECES):
         world = RecordedWorld(seed * _PIECES + number)
-        world.plays(40)
         count = len(world.run.blocks)
         world.run.write(folder, [count // 3, 2 * count // 3])
     whole = sorted(folder.glob("*-r1-*.journal"))

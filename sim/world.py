@@ -88,7 +88,7 @@ class RelayProcess:
     again when it has stopped.
     """
 
-    def __init__(self, number: int, config: Config, reactor: Reactor) -> None:
+    def __init__(self, name: str, number: int, config: Config, reactor: Reactor) -> None:
         self.number = number
         self.reactor = reactor
         self.again = False
@@ -96,7 +96,7 @@ class RelayProcess:
         self.service = RelayService(
             config, reactor, reactor.seconds, lambda: int((1_790_000_000 + clock.now) * 1e9)
         )
-        self.service.clients.prefix = f"relay-{number}"
+        self.service.clients.prefix = f"{name}-{number}"
         self.state = self.service.state
         self.service.privilegedStartService()
         self.service.startService()
@@ -146,10 +146,11 @@ class RelayProcess:
 
 
 class World:
-    """Plays a plan. `tell`: also note each line of the relay's log."""
+    """Plays a plan. `tell`: also note each line of the relay's log. `relays`: what sessions' names begin with."""
 
-    def __init__(self, plan: Plan, tell: bool = False) -> None:
+    def __init__(self, plan: Plan, tell: bool = False, relays: str = "relay") -> None:
         self.plan = plan
+        self.name = relays
         self.tell = tell
         self.clock = Clock()
         scene, settings = plan.scene, plan.scene.settings
@@ -264,7 +265,7 @@ class World:
         if self.disk is not None:
             OS.disk, OS.write = self.disk, self.disk.write
             self.disk.alive = lambda: reactor.alive
-        self.relays.append(RelayProcess(len(self.relays) + 1, self._config(), reactor))
+        self.relays.append(RelayProcess(self.name, len(self.relays) + 1, self._config(), reactor))
 
     def _relay_kill(self) -> None:
         """The relay dies at once."""
@@ -304,7 +305,7 @@ class World:
         """The relay's process has no descriptors left; or has some again."""
         if self.relay.reactor.alive and self.net.lacking is not bool(on):
             self.net.lacking = bool(on)
-            if on or not self.relay.state.sessions.draining:
+            if on or (self.relay.works and not self.relay.state.sessions.draining):
                 self._fate("refuses new clients" if on else "takes new clients")
 
     def _relay_disk(self, room: int) -> None:
@@ -408,7 +409,6 @@ class World:
     def _leave(self) -> None:
         """All clients go, each in its way."""
         for number, client in enumerate(self.clients.values(), int(self.plan.seed.rpartition("/")[2])):
-            client.comes_back = False
             client.act("send", number, number // 4 % 2, 0, 0)
             ways = ("disconnect", "vanish", "reset", "half_close")
             client.act(ways[1 + number % 3 if self.plan.scene.mood else number % 4])
