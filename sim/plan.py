@@ -280,7 +280,7 @@ def draw(seed: int, number: int) -> Plan:
     scene = _rougher(Random(f"{seed}/{number}/more"), Scene(kind, brokers, clients, weather, settings))
     scene, steps = _rarer(Random(f"{seed}/{number}/rare"), scene, steps)
     moment = Random(f"{seed}/{number}/moment")
-    if moment.random() < 0.3:
+    if moment.random() < 0.5:
         scene, steps = _moment(moment, scene)
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
 
