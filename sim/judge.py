@@ -402,10 +402,13 @@ def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
 
 
 def told_apart(case: Case) -> bool:
-    """Return whether an ACK names one delivery only: no broker counts them, none was lost, or all clients speak 1.2."""
+    """Return whether an ACK names one delivery only: no broker counts them, no session was lost or moved, or all
+    clients speak 1.2.
+    """
     counts = any(product.counts for product, _ in case.scene.brokers.values())
     versions = {each.version for each in case.scene.clients.values()}
     calm = sum(event.who in case.scene.brokers for event in case.fates) == len(case.scene.brokers)
+    calm = calm and undisturbed(case)
     return calm or versions == {b"1.2"} or not counts
 
 
@@ -847,6 +850,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         # failover.md, "What the client did when the broker died"
         given = GIVEN if any(e.detail != "starts" and e.at < stay.end for e in case.fates) else ()
         proofs = [stay.asked[name] for name, read in stay.receipts.items() if read.at < until]
+        proofs = [each for each in proofs if not given or b"transaction" not in each.headers]
         last = max([0.0, *[each.at for each in proofs if each.command not in given]])
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
