@@ -228,7 +228,11 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
 
-UNKNOWN: Final = ("an ACK names nothing that waits", "the relay wrote what the broker cannot read: KeyError")
+UNKNOWN: Final = (
+    "an ACK names nothing that waits",
+    "an UNSUBSCRIBE names nothing that there is",
+    "the relay wrote what the broker cannot read: KeyError",
+)
 """How begins what is no fault of the relay, if a client or a broker says what it should not."""
 
 
@@ -414,13 +418,21 @@ def a_message_has_one_trace(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
     """A broker removes a message only if a client acknowledged it: a copy that this broker delivered."""
-    brokers = case.scene.brokers
-    calm = sum(event.who in brokers for event in case.fates) == len(brokers)
-    told_apart = calm or {each.version for each in case.scene.clients.values()} == {b"1.2"}
     for event in () if case.rough else case.astray:
-        product, _ = brokers[event.who]
-        if not product.across and (told_apart or not product.counts) and not covered_again(case, event):
+        product, _ = case.scene.brokers[event.who]
+        if not product.across and told_apart(case) and not covered_again(case, event):
             yield f"{event.at:.3f} {event.who} removed {shown(event.body)}, which no client had acknowledged"
+
+
+def told_apart(case: Case) -> bool:
+    """Return whether an ACK names one delivery only: no broker counts them, no session was lost or moved, or all
+    clients speak 1.2.
+    """
+    counts = any(product.counts for product, _ in case.scene.brokers.values())
+    versions = {each.version for each in case.scene.clients.values()}
+    calm = sum(event.who in case.scene.brokers for event in case.fates) == len(case.scene.brokers)
+    calm = calm and undisturbed(case)
+    return calm or versions == {b"1.2"} or not counts
 
 
 def covered_again(case: Case, event: Event) -> bool:
@@ -441,10 +453,11 @@ def covered_again(case: Case, event: Event) -> bool:
 
 @rule_of_brokers
 def an_ack_takes_effect(case: Case) -> Iterator[str]:
-    """A broker removes what a client acknowledged: in a transaction when the client has the RECEIPT of its COMMIT, and
-    soon in calm weather.
+    """A broker removes what a client acknowledged: when the client has the RECEIPT of its ACK or COMMIT, and soon in
+    calm weather.
     """
     brokers = case.scene.brokers
+    yield from _receipts_of_acks(case)
     for stay in case.stays.values():
         for name, end in stay.over.items():
             receipt = stay.receipts.get(end.headers.get(b"receipt", b""))
@@ -478,6 +491,26 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                     due.pop(key, None)
     for (broker, body), client in due.items():
         yield f"{client} acknowledged {shown(body)}, and {broker} did not remove it"
+
+
+def _receipts_of_acks(case: Case) -> Iterator[str]:
+    """Yield what a client has the RECEIPT of an ACK for, and a broker gave it, and neither removed nor took back.
+    A fan-out gives a RECEIPT for an ACK of several groups when one of them answered.
+    """
+    if case.rough or case.scene.kind == "fanout" or case.scene.routed or not told_apart(case):
+        return
+    for stay in case.stays.values():
+        for name, acked in stay.settles.items():
+            receipt = stay.receipts.get(name)
+            for each in [] if receipt is None else acked:
+                who = each.headers.get(b"from", b"")
+                if topic(each.headers[b"destination"]):
+                    continue
+                events = [e for e in case.moves[who, each.body] if receipt and e.at <= receipt.at]
+                read = max([e.at for e in stay.messages if e.frame == each.frame], default=-inf)
+                last = events[-1:]
+                if last and last[0].what is What.GAVE and last[0].at <= read:
+                    yield f"{stay} has a RECEIPT for its ACK {name.decode()}, and {who.decode()} has {shown(each.body)}"
 
 
 @rule_of_brokers
@@ -899,6 +932,8 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
         until = min([stay.end, stay.silent, *[each.at for each in stay.errors]])
         proofs = [(stay.asked[name], read.at) for name, read in stay.receipts.items()]
+        # failover.md, "What the client did when the broker died": what is in a transaction is sent again with it
+        proofs = [each for each in proofs if stay.end < first or b"transaction" not in each[0].headers]
         # RabbitMQ confirms in any order, so its loss may take the RECEIPT of an earlier frame
         between = late and any(LOST in each.body for each in stay.errors)
         proofs = proofs if single and not (stay.odd or between) else []
@@ -1000,7 +1035,7 @@ def nobody_goes_to_a_paused_broker(case: Case) -> Iterator[str]:
                 paused.pop(name, None)
         elif event.what is What.CALM:
             return
-        elif event.what is What.MET and event.at > paused.get(event.who, inf) + 3.0:
+        elif event.what is What.MET and event.at > paused.get(event.who, inf) + 1.0:
             yield f"{event.who} was out of service, and got a connection"
 
 

@@ -86,6 +86,18 @@ def test_how_many_sends_are_unconfirmed(product: str) -> None:
         play.broker_reads()
 
 
+def test_disconnect_before_all_is_sent() -> None:
+    """A broker that was not sent all does not get DISCONNECT: its RECEIPT would say that all is delivered."""
+    with started(brokers=1, disconnect_timeout=2.0) as play:
+        play.client_says(b"".join([send(b"x", receipt=f"r{at}") for at in range(3)]))
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        _is_lost(play, 2, "generic")
+        play.time_passes(2.1)
+        assert b"DISCONNECT" not in play.broker_reads()
+        play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
+        assert play.counters["possibly_lost"] == 3
+
+
 def _number(play: Playbook) -> int:
     """The number of the last receipt that the relay asked for."""
     resender = link(play).resender
