@@ -194,25 +194,6 @@ def test_what_the_client_sent_meanwhile_is_delivered_after_a_refusal() -> None:
         )
 
 
-def test_a_broker_is_read_from_while_its_answers_are_awaited() -> None:
-    """However many ACKs the client owes: they wait for that answer themselves."""
-    with started(product="activemq", confirm=True, front={"unacknowledged": 2}) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
-        _is_lost(play, 2, "activemq")
-        check = _number(play)
-        play.broker_reads()
-        for at in range(4):
-            ack = b"MESSAGE\nsubscription:1\nmessage-id:m%d\nack:k%d\ndestination:/queue/a\n\nx\0" % (at, at)
-            play.broker_says(ack)
-        assert not play.broker.paused
-        play.client_reads()
-        play.client_says(tell(b"ACK", id="k0"))
-        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % check)
-        assert play.broker_reads().startswith(b"SUBSCRIBE\n")
-        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
-        assert play.broker_reads() == tell(b"ACK", id="k0")
-
-
 # Brokers that die by themselves
 
 
