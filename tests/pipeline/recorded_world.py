@@ -149,6 +149,8 @@ class RecordedSession:
             for each in frames:
                 if each.command == b"RECEIPT":
                     self._confirms(each.headers[b"receipt-id"], ns)
+                elif each.command == b"ERROR":  # an answer to the tables, also where the SEND goes out again
+                    self._receipts.pop(each.headers.get(b"receipt-id", b""), None)
             if ending:
                 self.seen_all += [self._seen(pipe, each, ns) for each in frames if each.command == b"MESSAGE"]
             self.perform(effects, pipe, ns)
@@ -364,6 +366,10 @@ def _plan(seed: int, trace: bool) -> Plan:
         for at, version in enumerate(chance.choices(VERSIONS, k=3), 1)
     }
     more = [Step(chance.uniform(0.5, 10.0), name, *client_act(chance)) for name in clients for _ in range(40)]
+    for name in [*clients] * 3:
+        at, ends = chance.uniform(0.5, 8.0), chance.choice(("commit", "abort"))
+        answers = [Step(at + delay, name, "ack", (0, 0, 1)) for delay in (0.2, 0.4)]
+        more += [Step(at, name, "begin", (0,)), *answers, Step(at + 1.0, name, ends, (0, 0))]
     steps = [
         step
         for step in sorted([*plan.steps, *more, *[Step(0.0, name, "connect") for name in clients]])
