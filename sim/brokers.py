@@ -374,9 +374,9 @@ class Session:
         elif product.same_id:
             id = b"ID:%b-%d" % (giver, message.number)
         elif product.across:
-            id = b"T_%b@@session-%d@@%d" % (subscription.name, self.number, self._gives)
-        else:
-            id = b"%d,%d" % (1000 * self.number + subscription.number, message.number)
+            id = b"T_%b@@session-%b%d@@%d" % (subscription.name, giver, self.number, self._gives)
+        else:  # two brokers do not give the same
+            id = b"%d,%d%d" % (1000 * self.number + subscription.number, giver[-1], message.number)
         headers: Pairs = [(b"destination", message.destination), (b"message-id", id), (b"from", giver)]
         if subscription.id is not None:
             headers.append((b"subscription", subscription.id))

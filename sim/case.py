@@ -4,11 +4,12 @@ each broker did, by message.
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from sim.history import Event, History, What
-from sim.plan import Scene
+from sim.plan import CHANGES, Scene
 
 OF_CLIENTS: Final = (What.CONNECTED, What.SENT, What.READ, What.ENDED)
 LOST: Final = b"what has no receipt may be lost"  # says the relay if it does not know that all was delivered
@@ -78,8 +79,13 @@ class Stay:
 
     @property
     def size(self) -> int:
-        """Return how many bytes the bodies of its SENDs have."""
-        return sum(len(each.body) for each in self.sends)
+        """Return about how many bytes it sent."""
+        return sum(100 + len(each.body) for each in self.sent)
+
+    @property
+    def served(self) -> float:
+        """Return when it was connected; if it never was, when it began."""
+        return self.began if self.connected is None else self.connected.at
 
     @property
     def messages(self) -> list[Event]:
@@ -125,6 +131,21 @@ class Case:
     def fates(self) -> list[Event]:
         """Return what happened to brokers, relays and connections."""
         return self.of[What.FATE]
+
+    @cached_property
+    def least(self) -> dict[str, Any]:
+        """Return the settings; of numbers that a configuration changed the smallest."""
+        least, reads = dict(self.scene.settings), [each.detail.split()[3:] for each in self.fates]
+        for name, value in [pair for each in CHANGES if [*each] in reads for pair in each.items()]:
+            if isinstance(value, int | float):
+                least[name] = min(least.get(name) or inf, value)
+        return least
+
+    @cached_property
+    def readable(self) -> list[float]:
+        """Return from when on the relay may read each frame of a client."""
+        keys = [(each.at, self.stays.get((each.who, each.session))) for each in self.of[What.SENT]]
+        return sorted([at if stay is None else max(at, stay.served) for at, stay in keys])
 
     @property
     def sends(self) -> list[Sent]:

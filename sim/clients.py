@@ -352,7 +352,8 @@ class Client:
     # The end of a world
 
     def settle(self) -> None:
-        """Abort what is open, and send one more message: the relay must serve it."""
+        """Abort what is open, and send one more message: the relay must serve it. From now on nobody comes back."""
+        self.comes_back = False
         while self.open and self.transactions:
             self.act("abort", 0, 1)
         self.act("send", 0, 1, 0, 0)

@@ -56,6 +56,8 @@ def without_relay(case: Case, stay: Stay) -> bool:
 TAKES: Final = ("starts", "hands over", "takes new clients")
 LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
+GIVEN: Final = (b"ACK", b"NACK", b"UNSUBSCRIBE", b"BEGIN", b"ABORT")
+"""Frames whose RECEIPTs the relay may give itself, where the broker was lost that had them."""
 HARMLESS: Final = ("starts", "is well", "goes on", "serves again", "has full queues", "has room again")
 """What happens to a broker and costs it no session."""
 
@@ -70,7 +72,7 @@ def nobody_else(case: Case) -> bool:
     ill = {event.who for event in troubles(case)}
     ill |= {each.detail.removeprefix("tcp://").partition(" ")[0] for each in case.fates}
     rude = any(event.detail == "closes at DISCONNECT" for event in case.fates)
-    short = case.scene.settings["disconnect_timeout"] < SOON
+    short = case.least["disconnect_timeout"] < SOON
     names, routes = [*case.scene.brokers], int(case.scene.routed)  # the last broker is that of the route
     alone = any(each and ill.issuperset(each) for each in (names[: len(names) - routes], names[-1:] * routes))
     return rude or short or case.scene.kind != "failover" or alone
@@ -95,19 +97,17 @@ GOES: Final = ("goes", "refuses", "serves nobody")
 
 
 def slowed(case: Case, stay: Stay, until: float) -> float:
-    """Return how long rate limits (configuration.md, `frames`), which all clients share, and a slow network with small
-    buffers delay what a client sent up to a time.
+    """Return how long rate limits (configuration.md, `frames`), which all clients share, and which begin when a client
+    is connected, and a slow network with small buffers delay what a client sent up to a time.
     """
-    settings = case.scene.settings
-    reads = any("frames" in each.detail for each in case.fates if each.detail.startswith("reads"))
-    rate: float = min(settings["frames"] or inf, 4.0 if reads else inf)
+    rate = case.least["frames"] or inf
     sent = [each for each in stay.sent if each.at <= until]
-    read = -inf
-    for each in case.of[What.SENT] if rate < inf and sent else ():
-        if each.at <= max(read, sent[-1].at):
-            read = max(read, each.at) + 1.0 / rate
-    rounds: float = sum(len(each.body) for each in sent + stay.messages) / settings["size"]
-    return max(0.0, read - (sent[-1].at if sent else 0.0)) + rounds * 2 * case.scene.weather[2]
+    read, last = -inf, max(sent[-1].at, stay.served) if sent else 0.0
+    for at in case.readable if rate < inf and sent else ():
+        if at <= max(read, last):
+            read = max(read, at) + 1.0 / rate
+    rounds: float = sum(len(each.body) for each in sent + stay.messages) / case.least["size"]
+    return max(0.0, read - last) + rounds * 2 * case.scene.weather[2]
 
 
 def owing(case: Case, stay: Stay) -> bool:
@@ -115,11 +115,13 @@ def owing(case: Case, stay: Stay) -> bool:
     see either that the broker closed (limits.md).
     """
     modes = [mode for _, mode in stay.subscribed.values()]
-    return case.scene.settings["unacknowledged"] < 1000 and any(mode != b"auto" for mode in modes)
+    return case.least["unacknowledged"] < 1000 and any(mode != b"auto" for mode in modes)
 
 
 def refused(case: Case, stay: Stay) -> float:
-    """Return when a client sent what `loss = "reject"` may refuse: it ends the session (translation.md)."""
+    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), or what
+    belongs to another upstream than its transaction (failover.md, "Routes").
+    """
     odd = [
         send.event.at
         for send in stay.sends
@@ -127,6 +129,13 @@ def refused(case: Case, stay: Stay) -> float:
         for name, value in send.event.headers.items()
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
+    for name in (
+        {*stay.inside, *[each.transaction or b"" for each in stay.sends]} if case.scene.routed else ()
+    ):
+        parts = [each.event for each in stay.sends if each.transaction == name] + stay.inside.get(name, [])
+        parts.sort(key=lambda each: each.at)
+        places = [each.headers[b"destination"].startswith(b"/queue/c") for each in parts]
+        odd += [each.at for each, routed in zip(parts, places, strict=True) if routed is not places[0]]
     return min(odd, default=inf)
 
 
@@ -153,7 +162,7 @@ def unread(case: Case, send: Sent) -> bool:
     # An ERROR is written at the end of the session, and the client may be slow to read it.
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
-        ends.append(stay.end if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
+        ends.append(stay.end if scene.kind != "plain" and case.least["buffer"] > 600 else -inf)
         # configuration.md: accepts no more data
         if stay.size > scene.settings["size"]:
             ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
@@ -335,7 +344,8 @@ def values_arrive(case: Case) -> Iterator[str]:
             if gave and not any(_same(case, stay, each, each.headers, event.headers) for each in gave):
                 yield f"{stay} read {event.frame}, which no broker gave"
             own = [event.headers.get(each, b"") for each in (b"receipt", b"receipt-id")]
-            if b"relay-trace" in event.headers or any(each.startswith(b"relay-") for each in own):
+            ours = [each for each in own if each.startswith(b"relay-") and each.count(b"-") > 2]
+            if b"relay-trace" in event.headers or ours:  # rough clients say `relay-ack-1`
                 yield f"{stay} read {event.frame}, which is the relay's own"
 
 
@@ -474,14 +484,11 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 if place < last[origin[:2]]:
                     yield f"{stay} read {shown(event.body)} too late"
                 last[origin[:2]] = max(last[origin[:2]], place)
+        # failover.md, "When the relay ends a session": from then on RECEIPTs come, and no MESSAGEs
+        ends = min(stay.left, stay.faulty, refused(case, stay))
         for send in stay.sends if case.scene.kind != "fanout" and not stay.errors else ():
-            took = case.took.get(send.body, [])
-            if (
-                send.confirmed is not None
-                and send.confirmed < stay.left
-                and not send.transaction
-                and len(took) == 1
-            ):
+            took, sure = case.took.get(send.body, []), send.confirmed is not None and not send.transaction
+            if sure and (send.confirmed or 0.0) < ends and len(took) == 1:
                 key = took[0].who, took[0].session
                 last[key] = max(last[key], sum(each.at < took[0].at for each in given[key]) - 1)
         for key, place in last.items():
@@ -500,12 +507,12 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     missing = [each for each in case.sends if each.number is not None and not case.took.get(each.body)]
     missing = [each for each in missing if not unread(case, each)]
     sure = scene.confirm and scene.kind == "failover" and not scene.routed
-    patience, well_from = scene.settings["disconnect_timeout"], spells(case)
+    patience, well_from = case.least["disconnect_timeout"], spells(case)
     for send in missing:
         stay, kept = send.stay, scene.confirm or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
         well = patience >= SOON and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
-        if sure and well and not (stay.orderly or stay.errors):
+        if sure and well and not (stay.orderly or stay.errors or chokes(case, stay)):
             yield f"{stay} left {send} behind, which no broker took, and one was well"
         if sure and (stay.ended is None or stay.orderly) and not stay.errors:
             yield f"{stay}: no broker took {send}, and nobody was told"
@@ -525,8 +532,9 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
     patience = case.scene.settings["disconnect_timeout"] + 4.0
     if case.scene.kind == "plain" or any(event.detail == "hangs" for event in case.fates):
         return
+    buffer = min(BUFFER, case.scene.settings["size"])
     for send in case.sends:
-        if send.stay.size <= BUFFER:
+        if send.stay.size <= buffer:
             for event in case.took.get(send.body, ()):
                 if event.at > send.stay.end + patience + slowed(case, send.stay, inf):
                     yield f"{send.stay} left at {send.stay.end:.3f}, and {event.who} took {send} at {event.at:.3f}"
@@ -578,7 +586,7 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     unsure = [send for send in unsure if send.stay in shaken or not send.stay.orderly]
     if counted > (len(unsure) if copies == 1 else copies * len(case.sends)):
         yield f"{counted} SENDs are counted as possibly lost, and only {len(unsure)} have no RECEIPT"
-    harm = scene.settings["disconnect_timeout"] < SOON or scene.settings["buffer"] <= 600 or copies > 1
+    harm = case.least["disconnect_timeout"] < SOON or case.least["buffer"] <= 600 or copies > 1
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
     for event in case.fates:
         harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
@@ -615,8 +623,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         if (case.scene.kind == "plain" and troubles(case)) or without_relay(case, stay):
             continue
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
-        # settings.md, `linger`: the ERROR of a refused header may need longer on a slow network
-        late = case.scene.weather[2] > 0.1 and refused(case, stay) < inf
+        # settings.md, `linger`: the ERROR of a frame at fault may need longer on a slow network
+        late = case.scene.weather[2] > 0.1 and min(refused(case, stay), stay.faulty) < inf
         if lost and not (stay.errors or late or stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
         known = case.scene.clients[stay.client].known
@@ -650,6 +658,7 @@ EXCUSES: Final = {
     b"Subscription not found": ("UNSUBSCRIBE", "RabbitMQ's own, for deliveries behind it"),
     b"AMQP channel died": ("ACKs twice", "RabbitMQ's own"),
     b"not found": ("ACKs twice", "ActiveMQ's own"),
+    b"AMQ339013 Error committing": ("a COMMIT", "Artemis's own, when it stops"),
     b"AMQ339025 failed to ack": ("an ABORT", "Artemis's own, for what was acknowledged in it"),
     b"Unexpected ACK received": ("an ABORT", "ActiveMQ's own, as well"),
     b"the token has expired": ("a token", "access.md: when the token expires"),
@@ -677,7 +686,7 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         each.detail[6:].split()[0] for each in before if "out of" in each.detail
     }
     # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
-    slow = slowest(case) > scene.settings["disconnect_timeout"] / 2 - 0.5
+    slow = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5
     lost = lost or (min(stay.left, stay.halved) < at and slow)
     lost = lost or any(each.detail == "goes" for each in before)
     odd = scene.auth and scene.clients[stay.client].chokes  # its login is refused, or its token expires soon
@@ -743,6 +752,12 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
     mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
+    # failover.md, "How long it takes": `connect_timeout`, which is 2 seconds, is over on a slow network
+    answered = {(each.who, each.session): each.at for each in case.of[What.CONNECTED]}
+    slowly = [
+        at for at, who, _, number, *_ in case.of[What.MET] if answered.get((who, number), inf) > at + 0.5
+    ]
+    slowly = slowly if scene.weather[2] > 0.1 else []
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
@@ -756,6 +771,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
             late = [each.event.at <= since and (each.confirmed or inf) > case.calm for each in stay.sends]
             pause += SLOWEST * sum(late) if one_by_one else 0.0
             pause += 12 * scene.weather[2] if what == "CONNECTED" else 0.0  # handshakes
+            pause += 2.0 * sum(since - 2.0 <= at <= until for at in slowly)
+            # failover.md, "How long it takes": DISCONNECT waits for the receipt of what an ERROR answered
+            pause += settings["disconnect_timeout"] * stay.odd
             clock = clear + good * (not old) + (quick if what != "CONNECTED" else [])
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clock]
             spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
@@ -790,13 +808,16 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     """
     shaken = [each.at for each in case.fates if each.who in (*case.scene.brokers, "relay")]
     rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
-    short = rude or case.scene.settings["disconnect_timeout"] < SOON
+    short = rude or case.least["disconnect_timeout"] < SOON
     late = slowest(case) and slowest(case) + 1.0
     single = case.scene.kind != "fanout" and not case.scene.routed
     for stay in case.stays.values():
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
         until = min([stay.end, stay.silent, *[each.at for each in stay.errors]]) - late
-        last = max([0.0, *[stay.asked[name].at for name, read in stay.receipts.items() if read.at < until]])
+        # failover.md, "What the client did when the broker died"
+        given = GIVEN if any(e.detail != "starts" and e.at < stay.end for e in case.fates) else ()
+        proofs = [stay.asked[name] for name, read in stay.receipts.items() if read.at < until]
+        last = max([0.0, *[each.at for each in proofs if each.command not in given]])
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
@@ -853,10 +874,10 @@ def a_session_ends(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
     """Relays open few connections to a broker in a second for each session, beside one for each that a client opens. A
-    session outlives its client by `disconnect_timeout`.
+    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read.
     """
     patience = case.scene.settings["disconnect_timeout"]
-    spans = [(stay.began, stay.end + patience) for stay in case.stays.values()]
+    spans = [(each.began, each.end + patience + slowed(case, each, inf)) for each in case.stays.values()]
     last: dict[str, list[float]] = defaultdict(list)
     for event in case.of[What.MET] if not case.rough else ():
         times = last[event.who]

@@ -111,15 +111,15 @@ class Secure:
         self.over = False
         self._tls = SSL.Connection(_context(server))
         (self._tls.set_accept_state if server else self._tls.set_connect_state)()
-        self._early = bytearray()
+        self._early: list[bytes] = []
 
     def put(self, data: bytes) -> bytes:
-        """Return the records of these bytes; before the handshake is over the handshake's."""
-        self._early += data
+        """Return the records of these bytes; before the handshake is over the handshake's. Records are not joined."""
+        self._early += [data] if data else []
         try:
             self._tls.do_handshake()
             while self._early:
-                del self._early[: self._tls.send(bytes(self._early[:16384]))]
+                self._tls.sendall(self._early.pop(0))
         except SSL.WantReadError:
             pass
         return self._all(self._tls.bio_read)

@@ -305,7 +305,7 @@ class World:
         """The relay's process has no descriptors left; or has some again."""
         if self.relay.reactor.alive and self.net.lacking is not bool(on):
             self.net.lacking = bool(on)
-            if on or not self.relay.state.sessions.draining:
+            if on or (self.relay.works and not self.relay.state.sessions.draining):
                 self._fate("refuses new clients" if on else "takes new clients")
 
     def _relay_disk(self, room: int) -> None:
@@ -409,7 +409,6 @@ class World:
     def _leave(self) -> None:
         """All clients go, each in its way."""
         for number, client in enumerate(self.clients.values(), int(self.plan.seed.rpartition("/")[2])):
-            client.comes_back = False
             client.act("send", number, number // 4 % 2, 0, 0)
             ways = ("disconnect", "vanish", "reset", "half_close")
             client.act(ways[1 + number % 3 if self.plan.scene.mood else number % 4])

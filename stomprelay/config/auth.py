@@ -66,9 +66,7 @@ def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettin
 
 @contextmanager
 def _package(table: ConfigTable, key: str | None) -> Iterator[None]:
-    """Run the `with` block, which imports a package that may not be installed. Raises `ConfigError` if the package is
-    missing.
-    """
+    """Run the `with` block, which imports a package. Raises `ConfigError` if the package is not installed."""
     try:
         yield
     except ImportError as error:

@@ -408,9 +408,7 @@ class Single:
         return self.settled or (self.erred and not self._client.gone)
 
     def lost(self, link: Link, now: float) -> None:
-        """Keep the frames that the next broker must be sent. Raises `StompError` if there is no resender, or if the
-        outcome of a COMMIT is unknown.
-        """
+        """Keep frames for the next broker. Raises `StompError` without a resender, or if COMMIT is unsure."""
         if self._resender is None:
             raise broker_lost(link.upstream, self.disconnect_receipt)
         doubts = self._resender.lost(by=link.dropped_by, now=now)

@@ -33,6 +33,9 @@ class BrokerFacts:
     which the relay says where it recognises that the broker needs it.
     """
 
+    settles_late: bool = False
+    """With `ack:auto` it settles a message after it wrote it; behind an UNSUBSCRIBE the last one may come again."""
+
 
 @dataclass(frozen=True)
 class LibraryFacts:
@@ -166,6 +169,7 @@ _ARTEMIS = BrokerFacts(
     nack="dropped",
     wrong_password="Security Error occurred: User name [guest] or password is invalid",
     marks_redelivered=False,
+    settles_late=True,
     # It closes the session of a client that vanishes from two threads at once. In one of some hundred cases the first
     # message that was not acknowledged is then under way to a consumer that is no more, until the broker restarts.
     keeps_abandoned="with the relay",

@@ -105,7 +105,6 @@ def failover(
     options: str = "randomize=false",
     name: str = "main",
     more: str = "",
-    probe: float = 0.3,
 ) -> str:
     """Return the lines of an upstream that survives its brokers, with short beats and confirmed sending.
 
@@ -122,5 +121,5 @@ connect_timeout = 2
 [upstream.{name}.health]
 pause = 0.1
 longest_pause = 0.2
-probe = {probe}
+probe = 0.3
 """

@@ -24,8 +24,6 @@ class Proxy:
 
     def __init__(self, broker: int) -> None:
         self.port = free_port()
-        self.accepted = 0
-        """How many connections were made to it."""
         self._broker = broker
         self._loop = asyncio.new_event_loop()
         self._flowing = asyncio.Event()
@@ -133,7 +131,6 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self.accepted += 1
         self._tasks.add(task)
         try:
             await self._forward(reader, writer)

@@ -127,10 +127,6 @@ class Relay:
         self.send(signal.SIGKILL)
         self.ends()
 
-    def descriptors(self) -> int:
-        """Count its open file descriptors."""
-        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
-
     def memory(self) -> int:
         """Return its resident memory in bytes."""
         status = Path(f"/proc/{self.pid}/status").read_text()
@@ -147,27 +143,23 @@ class Relay:
         raise AssertionError(f"not reached in {PATIENCE} s:\n{self._child.last_words}")
 
 
-def launch(directory: Path, command: Sequence[str], descriptors: int | None = None) -> Child:
-    """Start a command that finds our code, in a directory; it may have so many file descriptors."""
+def launch(directory: Path, command: Sequence[str]) -> Child:
+    """Start a command that finds our code, in a directory."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    if descriptors is not None:
-        command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh", *command]
     return Child(Path(command[0]).name, command, env={"PYTHONPATH": path}, cwd=directory)
 
 
-def start(directory: Path, arguments: Sequence[str], descriptors: int | None = None) -> Child:
-    """Start `twistd` with a plugin of ours and these arguments; it may have so many file descriptors."""
-    return launch(directory, [str(TWISTD), "-n", "--pidfile=", *arguments], descriptors)
+def start(directory: Path, arguments: Sequence[str]) -> Child:
+    """Start `twistd` with a plugin of ours and these arguments."""
+    return launch(directory, [str(TWISTD), "-n", "--pidfile=", *arguments])
 
 
 @contextlib.contextmanager
-def relay(
-    directory: Path, config: str, ports: Sequence[int], descriptors: int | None = None
-) -> Iterator[Relay]:
+def relay(directory: Path, config: str, ports: Sequence[int]) -> Iterator[Relay]:
     """Run `stomprelay run` with `config`, wait for its `ports`, and check its log at the end."""
     path = directory / "stomprelay.toml"
     path.write_text(config)
-    with serving(launch(directory, [*RUN, "-c", str(path)], descriptors), ports) as running:
+    with serving(launch(directory, [*RUN, "-c", str(path)]), ports) as running:
         running.file = path
         yield running
 
@@ -187,7 +179,6 @@ def served(
     by: str = "",
     ports: Sequence[int] = (),
     workers: int = 1,
-    descriptors: int | None = None,
 ) -> Iterator[Relay]:
     """Run a relay with `admin`, and with a listener and an upstream of the name `main`, in this order. The texts are
     TOML: `upstream` and `listener` are further lines of these tables, and tables behind them; `more` comes before both.
@@ -205,7 +196,7 @@ upstream = "main"
 [upstream.main]
 {upstream}
 """
-    with relay(directory, config, [port, admin.port, *ports], descriptors) as running:
+    with relay(directory, config, [port, admin.port, *ports]) as running:
         running.port, running.admin = port, admin
         if workers > 1:
             running.wait_for_log(f"all {workers} workers serve")
@@ -213,11 +204,9 @@ upstream = "main"
 
 
 @contextlib.contextmanager
-def twistd(
-    directory: Path, arguments: Sequence[str], ports: Sequence[int], descriptors: int | None = None
-) -> Iterator[Relay]:
+def twistd(directory: Path, arguments: Sequence[str], ports: Sequence[int]) -> Iterator[Relay]:
     """Run `twistd` with a plugin of ours, wait for its `ports`; it must end without a traceback."""
-    with serving(start(directory, arguments, descriptors), ports) as running:
+    with serving(start(directory, arguments), ports) as running:
         yield running
 
 

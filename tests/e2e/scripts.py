@@ -25,7 +25,7 @@ def delivery(stage: Stage) -> None:
     client.unsubscribe(queue, "a")
     client.publish(queue, b"later")
     client.subscribe(queue, "b")
-    later = client.message()
+    later = stage.behind(messages[-1], client)
     assert (later.body, later.headers["subscription"]) == (b"later", "b")
     client.disconnect()
     stage.saw("connected", client.connected)
@@ -43,7 +43,7 @@ def without_id(stage: Stage) -> None:
     client.disconnect()
     other = stage.connect()
     other.subscribe(queue, ack="client")
-    left = other.message()
+    left = stage.behind(message, other)
     assert left.body == b"two"
     other.ack(left)
     other.disconnect()

@@ -215,6 +215,12 @@ class Stage:
         may_vanish = kept == "always" or (kept == "with the relay" and self._place.relayed)
         return Conversation(client, self.library, connected, may_vanish=may_vanish)
 
+    def behind(self, last: Frame, client: Conversation) -> Frame:
+        """Return the next MESSAGE but a copy of the last one before an UNSUBSCRIBE, where the broker may give it."""
+        message = client.message()
+        again = self.broker.settles_late and message.body == last.body
+        return client.message() if again else message
+
     def refused(self, passcode: str) -> Frame:
         """Connect with a wrong passcode; the answer must be ERROR.
 

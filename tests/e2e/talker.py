@@ -19,12 +19,12 @@ class Talker(Connection):
         self._messages: deque[bytes] = deque()
 
     @classmethod
-    def at(cls, port: int, version: str = "1.2", beats: str = "0,0") -> Self:
+    def at(cls, port: int, version: str = "1.2") -> Self:
         """Connect as guest; the answer must be CONNECTED."""
         talker = cls.to(port)
         talker.version = version
         talker.write(
-            f"CONNECT\naccept-version:{version}\nhost:/\nlogin:guest\npasscode:guest\nheart-beat:{beats}\n\n\0".encode()
+            f"CONNECT\naccept-version:{version}\nhost:/\nlogin:guest\npasscode:guest\nheart-beat:0,0\n\n\0".encode()
         )
         connected = talker.frame()
         assert connected.startswith(b"CONNECTED\n"), connected
@@ -70,10 +70,6 @@ class Talker(Connection):
     def acknowledge(self, message: bytes, **more: str) -> None:
         """ACK as this version does it, and wait for the receipt."""
         self.ask("ACK", **self._named(message), **more)
-
-    def refuse(self, message: bytes) -> None:
-        """NACK as this version does it, and wait for the receipt."""
-        self.ask("NACK", **self._named(message))
 
     def message(self) -> bytes:
         """Return the next MESSAGE."""

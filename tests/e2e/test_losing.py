@@ -1,16 +1,14 @@
 """What a session has under way when its broker is lost, with another product behind the relay to take over."""
 
-import select
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.brokers import Broker
-from tests.e2e.child import PATIENCE
-from tests.e2e.fleet import CUT, FREEZE, SWALLOW, Fault, Fleet, surviving
+from tests.e2e.fleet import Fleet, surviving
 from tests.e2e.load import drain
-from tests.e2e.raw import Connection, body
+from tests.e2e.raw import body
 from tests.e2e.talker import Talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -106,76 +104,3 @@ def test_what_was_committed_survives_its_broker(reversed_pair: Fleet, queue: str
             client.ask("COMMIT", transaction=f"t{number}")
         reversed_pair.nodes[0].broker.kill()
     assert emptied(reversed_pair, queue, due=len(sent)) == [sent, []]
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("version", ["1.0", "1.2"])
-@pytest.mark.parametrize("fault", [CUT, FREEZE, SWALLOW], ids=lambda fault: fault.name)
-def test_receipts_that_are_owed(pair: Fleet, queue: str, fault: Fault, version: str) -> None:
-    """SENDs whose receipts had not come are sent again, in order; each receipt comes once."""
-    bodies = [b"%d" % number for number in range(200)]
-    with Talker.at(pair.port, version) as client:
-        client.send(queue, b"first")
-        owed = [client.ask_later("SEND", each, destination=queue, persistent="true") for each in bodies[:100]]
-        fault.inject(pair.nodes[0])
-        owed += [
-            client.ask_later("SEND", each, destination=queue, persistent="true") for each in bodies[100:]
-        ]
-        client.receipts(*owed)
-        client.leave()
-    before, after = emptied(pair, queue)
-    assert before[:1] == [b"first"]
-    assert before[1:] == bodies[: len(before) - 1]
-    assert after == bodies[len(bodies) - len(after) :]
-    assert len(before) - 1 + len(after) >= len(bodies)
-
-
-MUCH = 256 << 20
-"""More bytes than the buffers of the kernel and of the relay may hold together."""
-
-
-class Flood:
-    """A frame written again and again for as long as the peer takes it; `written` counts bytes."""
-
-    def __init__(self, connection: Connection, frame: bytes) -> None:
-        self._connection = connection
-        self._frame = frame
-        self.written = 0
-
-    def run(self) -> None:
-        """Write until the peer has taken nothing for two seconds, or until it has taken too much."""
-        sock = self._connection.socket
-        sock.setblocking(False)
-        while self.written < MUCH and select.select([], [sock], [], 2)[1]:
-            self.written += sock.send(self._frame[self.written % len(self._frame) :])
-        sock.settimeout(PATIENCE)
-
-    def finish(self) -> None:
-        """Write the rest of the frame that was begun, or one more."""
-        self._connection.write(self._frame[self.written % len(self._frame) :])
-
-
-def test_a_client_while_there_is_no_broker(pair: Fleet, queue: str) -> None:
-    """It gets heart-beats, is not read any further when it says too much, and loses nothing of what it said."""
-    topic, payload = queue.replace("queue", "topic"), b"x" * 65000
-    frame = b"SEND\ndestination:%b\n\n%b\0" % (topic.encode(), payload)
-    with Talker.at(pair.port, beats="200,200") as client, Talker.at(pair.nodes[1].broker.port) as reader:
-        reader.subscribe(topic, "1")
-        memory = pair.relay.memory()
-        pair.nodes[1].broker.freeze()
-        pair.nodes[0].proxy.cut()
-        flood = Flood(client, frame)
-        flood.run()  # it ends after two seconds in which nothing was taken: ten of the client's heart-beats
-        assert flood.written < MUCH / 4
-        assert pair.relay.memory() - memory < 16 << 20
-        client.socket.setblocking(True)
-        heard = b""
-        while len(heard) < 10:
-            heard += client.socket.recv(1)
-        assert heard.strip(b"\n") == b""
-        pair.nodes[1].broker.thaw()
-        flood.finish()
-        for _ in range(flood.written // len(frame) + 1):
-            assert body(reader.message()) == payload
-        client.ask("SEND", b"last", destination=topic)
-        assert body(reader.message()) == b"last"

@@ -83,6 +83,20 @@ def test_a_client_that_waited_when_its_broker_was_lost() -> None:
         assert not client_waits(play)
 
 
+def test_a_session_that_ends_when_its_broker_is_lost() -> None:
+    """The next broker is not told of its subscriptions, and so not of their ends, which wait for tokens."""
+    subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0"
+    with limited(lasting=True, frames=10, burst=0.3) as play:
+        play.client_says(subscribe + sends(0, 2) + b"UNSUBSCRIBE\nid:1\nreceipt:r\n\n\0" + sends(2, 1))
+        play.broker_gets(subscribe + sends(0, 2))
+        play.operator_kills()
+        play.broker_goes()
+        found(play)
+        play.time_passes(0.3)
+        play.broker_gets(sends(2, 1))
+        assert play.client_reads().startswith(b"RECEIPT\nreceipt-id:r\n\n\0")
+
+
 def test_all_is_told_apart_as_without_a_limit() -> None:
     """Cut into octets, or with more behind, the frames are the same."""
     for cut in Cut:

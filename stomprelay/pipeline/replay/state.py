@@ -89,9 +89,7 @@ class ReplayState(AbstractContextManager["ReplayState"]):
         return self.folder / _PROGRESS
 
     def frozen(self, asked: Mapping[str, Any]) -> Frozen | None:
-        """Return the frozen selection; None if there is none. Raises `StateError` if it is unreadable or has other
-        options.
-        """
+        """Return the frozen selection, if any. Raises `StateError` if it is unreadable or has other options."""
         path = self.folder / _RECORD
         try:
             said = json.loads(path.read_text(encoding="utf-8"))

@@ -307,9 +307,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._done(messages, f"batch {batchId} written")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log how many rows of the batch were sent. Spark calls this method when a task failed, and
-        repeats the batch.
-        """
+        """Log how many rows of the batch were sent. A task failed, and Spark repeats the batch."""
         self._done(messages, f"batch {batchId} not written to the end")
 
 

@@ -195,9 +195,7 @@ class Shutdown:
         return self.ending is not None or now >= self._finish_by or not subscribed
 
     def finish(self, now: float) -> None:
-        """Send DISCONNECT for the client if it `may_finish`. Treat a half-closed client as gone when its time is over.
-        Raises as `Flow.to_broker` does.
-        """
+        """Send DISCONNECT if it `may_finish`. When its time is over, the client is gone. May raise."""
         if self.may_finish(now):
             self._answering = self.ending is None
             self._flow.finish(now)
@@ -224,8 +222,9 @@ class Shutdown:
             self._limit(now)
             for link in flow.links:
                 # An ACK that waits needs its subscription, and nothing may follow DISCONNECT.
+                waits = self._buffer.unread or (not flow.coupled and flow.waits(link))
                 there = link.up and link.connection.leg.state is LegState.CONNECTED
-                if there and link.resender is not None and not self._buffer.unread:
+                if there and link.resender is not None and not waits:
                     link.resender.unsubscribe()
                     link.resender.flush(now)
                 link.read_all()

@@ -69,9 +69,7 @@ class Pace:
         return self._passing[1]
 
     def ready(self, size: int, now: float) -> bool:
-        """Return whether more may be carried now (`size` bytes wait). If not, ask again at `until`. Raises
-        `StompError` if the limit refuses the client.
-        """
+        """Return whether more may be carried now; else ask again at `until`. `size`: the bytes that wait."""
         if not self.waiting:
             self._take(size, now)
         if now < self.until:

@@ -1,6 +1,4 @@
-"""Which brokers a client's frame goes to. This depends on routes, on the message or subscription that the frame names,
-and on its transaction.
-"""
+"""Which brokers a client's frame goes to: by routes, by what the frame names, and by its transaction."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

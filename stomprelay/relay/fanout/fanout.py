@@ -330,6 +330,10 @@ class Fanout:
             return error
         return None
 
+    def waits(self, link: Link) -> bool:
+        """Return whether frames wait until this link's broker can be written to."""
+        return self._places[link][1].waits
+
     def unanswered(self) -> list[Link]:
         """Return the links whose brokers still owe an answer. They may be leaving their brokers."""
         there = [each for _, each in self._places.values() if each.up or each.link.leaving]

@@ -108,6 +108,11 @@ class Member:
         return self._size >= 2 * self._most
 
     @property
+    def waits(self) -> bool:
+        """Whether frames wait until the broker can be written to."""
+        return bool(self._waiting)
+
+    @property
     def safe(self) -> bool:
         """Whether all SENDs and COMMITs of this member have arrived, as far as receipts were asked for."""
         return not self._waiting and self.resender.safe

@@ -203,8 +203,7 @@ class Schedule:
         if broker is None:
             return False
         health = broker.health
-        home = self._group.home(now) if self._group.together else None
-        if home is not self._bound:
+        if (self._home(now) if self._group.together else None) is not self._bound:
             self.last = self._before
             self._left = self._pass(now)
             return False
@@ -216,11 +215,12 @@ class Schedule:
         return True
 
     def reconsider(self, now: float) -> None:
-        """A broker was resumed or came back: begin a pass now. Its attempts wait only for the session's turn."""
+        """A broker was resumed or came back: begin a pass now, which waits only for its turn, and pauses anew."""
         if self._target is not None:
             self.last = self._before
         self.ended()
         self._ready_at = now
+        self._delay = self._options.initial_delay
         self._late = True
         self._left = self._pass(now)
 
@@ -271,12 +271,19 @@ class Schedule:
 
     def _pass(self, now: float, prefer: Broker | None = None) -> list[Broker]:
         """Return the brokers to try in a pass, in order."""
-        self._bound = self._group.home(now) if self._group.together else None
         order = self._group.order(now, self._chance, prefer)
+        if self._group.together:
+            self._bound = self._home(now)
+            if self._bound is None:
+                order += [each for each in self._group.brokers if each not in order]
         if self.last in order and self.last is not prefer:
             order.remove(self.last)
             order.append(self.last)
         return order
+
+    def _home(self, now: float) -> Broker | None:
+        """Return the broker where all sessions should be, unless it turned this session away for what that sent."""
+        return None if self.suspicion is not None and self.suspicion.proved else self._group.home(now)
 
     def _open(self) -> list[Broker]:
         """Return the brokers that this pass may still try."""
@@ -554,9 +561,7 @@ class Link:
 
     @property
     def departing(self) -> bool:
-        """Whether the link leaves its broker at the next quiet moment: another broker has accepted the session, or
-        there is no broker to ask.
-        """
+        """Whether the link leaves at the next quiet moment: another broker accepted it, or none is there to ask."""
         return self.moving is not None and (self.following is None or self.following.accepted is not None)
 
     def leaves(self, now: float) -> bool:
@@ -679,7 +684,7 @@ class Link:
     def _rejected(self, schedule: Schedule) -> bool:
         """Return whether the session was given up, because its client's CONNECT is the cause."""
         suspicion = schedule.suspicion
-        if suspicion is None or not suspicion.proved:
+        if suspicion is None or not (self.fresh and suspicion.proved):
             return False
         self.session.counters["connects_rejected"] += 1
         self._give_up(suspicion.fault, unwelcome=True)
@@ -745,9 +750,8 @@ class Link:
             self._fail(broker, now)
         elif self.upstream.movable:
             broker.health.doubt(asked.sight)
-            if self.fresh:
-                suspicion = self._search.suspicion = self._search.suspicion or Suspicion()
-                suspicion.turned_away(broker, asked.sight, blame)
+            suspicion = self._search.suspicion = self._search.suspicion or Suspicion()
+            suspicion.turned_away(broker, asked.sight, blame)
         elif not broker.health.sessions and not broker.health.answered_since(asked.sight):
             self._fail(broker, now)  # nobody probes a plain address
         self._refused(broker, reason, now)
@@ -768,8 +772,9 @@ class Link:
         if self.resender is not None:
             self.hang_up(How.ABORT)
         schedule = self._search
+        suspicion = schedule.suspicion if self.fresh else None
         if not self._rejected(schedule):
-            self._next(schedule, now, 0.0 if schedule.suspicion is None else schedule.suspicion.rest)
+            self._next(schedule, now, 0.0 if suspicion is None else suspicion.rest)
 
     def prevented(self, reason: str, now: float) -> None:
         """This process could not connect to the broker: ask the next one. The broker's health does not change."""
@@ -1017,7 +1022,7 @@ class Link:
         self._outbox.put(fault(Event.REFUSED, broker, self.upstream, reason))
         self._drop()
         if self.up:
-            move.refusal, move.again = f"{broker} {reason}", now + AGAIN if alive else 0.0
+            move.refusal, move.again = f"{broker} {reason}", now + AGAIN if alive or following.told else 0.0
             self._ask_next(move, now)
             self._look_again()
 

@@ -50,9 +50,7 @@ def _with_room(limits: Limits) -> Limits:
 
 
 class Offline:
-    """Keeps frames for the next broker, in `unconfirmed` and in the session. `most`: the most bytes in `unconfirmed`,
-    and the most bytes of open transactions.
-    """
+    """Keeps frames for the next broker: `most` bytes each in `unconfirmed` and in open transactions."""
 
     __slots__ = ("_limits", "_most", "_session", "unconfirmed")
 
@@ -817,8 +815,8 @@ class Resender:
         """Add a frame, or a run if there is a broker. Raises `StompError` for a frame that cannot be sent."""
         if type(frame) is Run:
             self._there.send_run(frame)
-        elif self._sender is None:
-            self.offline.send(frame)
+        elif self._sender is None or not (self._subscribes or frame.command is not UNSUBSCRIBE):
+            self.offline.send(frame)  # the broker is not there, or was not told of the subscription
         else:
             self._sender.send(frame)
 

@@ -9,10 +9,12 @@ from tests.relay.several import (
     BEGIN,
     begun,
     comes_back,
+    delivers,
     fan_out,
     fanned,
     message,
     receipt,
+    send,
     subscribed,
     tell,
 )
@@ -122,6 +124,18 @@ def test_a_cumulative_ack_for_a_broker_that_is_blocked() -> None:
         assert len(member_of(play, 0)._waiting) == 1
         play.broker_is_unblocked(at="a")
         play.broker_gets(tell(b"ACK", id="a").replace(b"\0", b"\0\n"), at="a")
+
+
+def test_an_ack_that_waits_when_its_client_goes() -> None:
+    """No UNSUBSCRIBE goes before it: a broker would not know any more what it names."""
+    with subscribed(fanned(quorum=1), ack="client-individual") as play:
+        delivers(play, "b", 1)
+        play.broker_is_blocked(at="b")
+        play.client_says(tell(b"ACK", id="b1") + send(receipt="r"))
+        play.client_goes()
+        assert b"UNSUBSCRIBE" in play.broker_reads(at="a")
+        play.broker_is_unblocked(at="b")
+        assert play.broker_reads(at="b").startswith(tell(b"ACK", id="b1"))
 
 
 def test_a_cumulative_ack_in_a_transaction() -> None:

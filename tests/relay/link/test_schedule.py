@@ -114,6 +114,19 @@ def test_how_delays_grow(options: dict[str, float], expected: list[float]) -> No
     assert search.waits(5) == expected
 
 
+def test_pauses_begin_anew_when_a_broker_is_back() -> None:
+    """Who waited for long, and is closed at once by the broker that is back, asks the next one soon."""
+    search = Search("ab")
+    search.served("a")
+    search.begins()
+    search.waits(10)
+    search.schedule.reconsider(search.now)
+    assert search.goes() == ("a", 0.0)
+    search.schedule.found(search.now)
+    search.begins()
+    assert search.goes() == ("b", 0.01)
+
+
 # Brokers that are out
 
 

@@ -5,13 +5,14 @@ The service's probes are told in test_probe and tests/service/test_checks; here 
 
 import pytest
 
-from stomprelay.relay.link.link import REST, Ended, Handshake, Waiting
-from stomprelay.relay.model.group import Broker, Checks
+from stomprelay.relay import inputs
+from stomprelay.relay.link.link import AGAIN, PROOF, REST, Ended, Handshake, Waiting
+from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.wire.errors import StompError
 from tests.playbook import SAY_HELLO, Playbook, listener, upstream
 from tests.relay.failing import asked, movable, over
-from tests.relay.link.scene import Scene
+from tests.relay.link.scene import Scene, started
 
 CLOSED = "the broker closed the connection when it was sent CONNECT"
 DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno such user\0"
@@ -108,6 +109,30 @@ def test_nobody_else_is_answered() -> None:
     play.finds()
     assert play.link.up
     assert play.counters["connects_rejected"] == 0
+
+
+def test_it_had_a_broker_before() -> None:
+    """All others are on one broker, which closes at its CONNECT: it goes to another one, and is asked to come back half
+    a minute later.
+    """
+    listed = movable().brokers
+    play = started(upstream(groups=(Group("main", listed, Reconnect(), Policy.TOGETHER),)))
+    first, second = well(play.over)
+    second.health.joined()
+    play.loses()
+    for _ in range(PROOF):
+        play.wakes()
+        turned_away(play)
+        second.health.answered()  # a probe
+    play.wakes()
+    assert play.asked() == [str(second)] * PROOF + [str(first)]
+    play.finds()
+    play.leaves(to=second)
+    assert play.link.following is not None
+    play.hears(inputs.BrokerConnected(play.link.following.leg))
+    play.hears(inputs.NotConnected(play.link.following.leg, "connection closed before CONNECTED"))
+    assert play.link.broker is first
+    assert (play.link.movable(play.now + AGAIN - 1.0), play.link.movable(play.now + AGAIN)) == (False, True)
 
 
 @pytest.mark.parametrize("trouble", ["failed", "lost"])
