@@ -131,6 +131,10 @@ class Confirmations(Generic[Party]):
                 decided.append(answer(party, receipt))
         return [confirmation for confirmation in decided if confirmation is not None]
 
+    def owing(self, party: Party) -> bool:
+        """Whether this party has to answer something that is not decided."""
+        return any(asked.outcome is Outcome.OPEN for (_, each), asked in self._first.items() if each == party)
+
     def awaited(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """Return the confirmation that the party's next answer with this receipt belongs to, or None."""
         return self._first.get((receipt, party))
