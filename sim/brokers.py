@@ -754,7 +754,8 @@ class Session:
 
     def _confirm(self, receipt: bytes, taken: list[Message]) -> None:
         if self.broker.stalled:
-            self.clock.after(0.5, self._confirm, receipt, taken)
+            self._answered = max(self._answered, self.clock.now + 0.5)  # later answers come behind it
+            self.clock.at(self.clock.now + 0.5, self._confirm, receipt, taken)
         elif self.broker.up and not self.line.over:
             for message in taken:
                 message.safe = True
