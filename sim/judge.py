@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 from sim.brokers import REFUSED
 from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
-from sim.plan import PLAIN
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
 
@@ -106,24 +105,6 @@ def spells(case: Case) -> list[tuple[float, float]]:
     return found + [(each, inf) for each in since.values()]
 
 
-GOES: Final = ("goes", "refuses", "serves nobody")
-"""What a broker does that answers CONNECT, and serves nobody."""
-
-
-def slowed(case: Case, stay: Stay, until: float) -> float:
-    """Return how long rate limits (configuration.md, `frames`), which all clients share, and which begin when a client
-    is connected, and a slow network with small buffers delay what a client sent up to a time.
-    """
-    rate = case.least["frames"] or inf
-    sent = [each for each in stay.sent if each.at <= until]
-    read, last = -inf, max(sent[-1].at, stay.served) if sent else 0.0
-    for at in case.readable if rate < inf and sent else ():
-        if at <= max(read, last):
-            read = max(read, at) + 1.0 / rate
-    rounds: float = sum(len(each.body) for each in sent + stay.messages) / case.least["size"]
-    return max(0.0, read - last) + rounds * 2 * case.scene.weather[2]
-
-
 def owing(case: Case, stay: Stay) -> bool:
     """Return whether a client may owe so many ACKs that the relay does not read from its broker, so that it does not
     see either that the broker closed (limits.md).
@@ -181,7 +162,7 @@ def unread(case: Case, send: Sent) -> bool:
         if stay.size > scene.settings["size"]:
             ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
-    return at > min(ends, default=inf) - (0.5 if scene.weather[2] < 0.1 else 5.0) - slowed(case, stay, at)
+    return at > min(ends, default=inf) - case.within(0.5)
 
 
 # The rules
@@ -214,8 +195,7 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
     chokes = any(product.chokes for product, _ in case.scene.brokers.values())
     for event in case.of[What.WRONG]:
         slow = mood or (event.who in clients and clients[event.who].chokes and chokes)
-        # configuration.md, `frames`: what is limited waits
-        slow = slow or any(slowed(case, e, event.at) for e in case.stays.values() if e.client == event.who)
+        slow = slow or not case.exact
         if not event.detail.startswith(excused) and not (slow and "in calm weather" in event.detail):
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
@@ -459,8 +439,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays[event.who, event.session]
                 read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
-                waits = slowed(case, stay, event.at)  # configuration.md, `frames`: an ACK waits as well
-                if event.at + waits < stay.end and copy in given and read >= given[copy].at:
+                # configuration.md, `frames`: an ACK waits as well
+                if not case.least["frames"] and copy in given and read >= given[copy].at:
                     due[copy] = stay
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 last = given.pop(key, event)
@@ -546,7 +526,7 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
     for send in case.sends:
         if send.stay.size <= buffer:
             for event in case.took.get(send.body, ()):
-                if event.at > send.stay.end + patience + slowed(case, send.stay, inf):
+                if event.at > send.stay.end + case.within(patience):
                     yield f"{send.stay} left at {send.stay.end:.3f}, and {event.who} took {send} at {event.at:.3f}"
 
 
@@ -747,35 +727,25 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
     good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     slow = slowest(case)
-    quick = [(-inf, inf, 2.0 + 12 * scene.weather[2] + slow)] if well else []
-    # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
-    # reached for lack of descriptors is not down, so nobody else asks it
-    grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
+    quick = [(-inf, inf, 2.5 + slow)] if well else []
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
     mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
-    # failover.md, "How long it takes": `connect_timeout`, which is 2 seconds, is over on a slow network
-    answered = {(each.who, each.session): each.at for each in case.of[What.CONNECTED]}
-    met = case.of[What.MET] if scene.weather[2] > 0.1 else []
-    slowly = [each.at for each in met if answered.get((each.who, each.session), inf) > each.at + 0.5]
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
         if without_relay(case, stay) or chokes(case, stay):
             continue
-        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
+        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON + 1.0)]
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
         for since, until, what in _waits(case, stay) if not owing(case, stay) else ():
-            pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
             late = [each.event.at <= since and (each.confirmed or inf) > case.calm for each in stay.sends]
-            pause += SLOWEST * sum(late) if one_by_one else 0.0
-            pause += 12 * scene.weather[2] if what == "CONNECTED" else 0.0  # handshakes
-            pause += 2.0 * sum(since - 2.0 <= at <= until for at in slowly)
+            pause = SLOWEST * sum(late) if one_by_one else 0.0
             # failover.md, "How long it takes": DISCONNECT waits for the receipt of what an ERROR answered
             pause += settings["disconnect_timeout"] * stay.odd
             clock = clear + good * (not old) + (quick if what != "CONNECTED" else [])
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clock]
-            spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
+            spans = [(span, most) for span, most in spans if span > case.within(most + pause)]
             if spans:
                 yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
 
@@ -842,8 +812,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
     """
     settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
-    plain = all(settings[name] == PLAIN[name] for name in ("buffer", "memory", "frames", "size"))
-    soon, well = case.seen and plain and undisturbed(case), spells(case) if case.seen else []
+    soon = case.seen and case.exact and case.least["buffer"] > 600 and undisturbed(case)
+    well = spells(case) if case.seen else []
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
@@ -863,7 +833,7 @@ def a_session_ends(case: Case) -> Iterator[str]:
             *[(stay.faulty, min(told, b), fault, max(a, 0.0 if always else case.calm)) for a, b in well],
         ):
             begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
-            if since < inf and until > begins + most + slowed(case, stay, since):
+            if since < inf and until > begins + case.within(most):
                 yield f"{stay} was to end or to be told from {since:.3f} on, and this came at {until:.3f}"
                 break
         else:
@@ -877,7 +847,7 @@ def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
     session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read.
     """
     patience = case.scene.settings["disconnect_timeout"]
-    spans = [(each.began, each.end + patience + slowed(case, each, inf)) for each in case.stays.values()]
+    spans = [(each.began, each.end + case.within(patience)) for each in case.stays.values()]
     last: dict[str, list[float]] = defaultdict(list)
     for event in case.of[What.MET] if not case.rough else ():
         times = last[event.who]
