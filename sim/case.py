@@ -149,9 +149,9 @@ class Case:
         return quick and not (least["frames"] or least["memory"] < 1 << 30 or grows or scene.tight)
 
     def within(self, seconds: float) -> float:
-        """Return so many seconds if times are exact, else many more, in which all is done all the same."""
+        """Return so many seconds if times are exact, else many, in which all is done all the same."""
         tokens = len(self.of[What.SENT]) / (self.least["frames"] or inf)
-        return seconds if self.exact else seconds + 40.0 + tokens
+        return seconds if self.exact else max(seconds, 40.0) + tokens
 
     @property
     def sends(self) -> list[Sent]:

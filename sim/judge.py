@@ -849,12 +849,15 @@ def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
     patience = case.scene.settings["disconnect_timeout"]
     spans = [(each.began, each.end + case.within(patience)) for each in case.stays.values()]
     last: dict[str, list[float]] = defaultdict(list)
+    anew = [each.at for each in case.fates if each.detail.endswith("is in service")]
     for event in case.of[What.MET] if not case.rough else ():
         times = last[event.who]
         times[:] = [at for at in times if at > event.at - 1.0] + [event.at]
         # In a second before its end a session may have opened some, too.
         there = sum(begins <= event.at <= ends + 1.0 for begins, ends in spans)
-        if len(times) > 6 * there + 5 + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
+        # failover.md, "How long it takes": pauses double from 10 ms on, and anew when a broker is in service again
+        there *= 1 + sum(event.at - 1.0 < at <= event.at for at in anew)
+        if len(times) > 7 * there + 4 + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
             yield f"{event.who} got {len(times)} connections within a second"
             times.clear()
 
