@@ -144,14 +144,18 @@ class Case:
         return least
 
     @cached_property
+    def goes(self) -> bool:
+        """Return whether a broker answered CONNECT, and served nobody."""
+        return any(each.detail in ("goes", "refuses", "serves nobody") for each in self.fates)
+
+    @cached_property
     def exact(self) -> bool:
         """Return whether nobody waits for what no rule counts: tokens, memory, a slow network or small buffers, and the
         growing pauses before a broker is asked that goes at once, or that there are no descriptors to ask
         (configuration.md, `frames`, `memory`; failover.md, "How long it takes").
         """
         least, scene = self.least, self.scene
-        goes = any(each.detail in ("goes", "refuses", "serves nobody") for each in self.fates)
-        grows = (goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
+        grows = (self.goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
         quick = scene.weather[2] * PLAIN["size"] / least["size"] < 0.1
         return quick and not (least["frames"] or least["memory"] < 1 << 30 or grows or scene.tight)
 

@@ -852,7 +852,7 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         if without_relay(case, stay) or chokes(case, stay):
             continue
-        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON + 1.0)]
+        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON + case.goes)]
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
         for since, until, what in _waits(case, stay) if not owing(case, stay) else ():
             late = [each.event.at <= since and (each.confirmed or inf) > case.calm for each in stay.sends]
