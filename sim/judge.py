@@ -581,7 +581,8 @@ def counters_fit(case: Case) -> Iterator[str]:
         if killed:
             break  # its last counts are lost
         told.append(max([at for at, each in enumerate(sure) if each], default=0))
-        answers += len(stay.messages) + sum(each.command == b"SEND" for each in read)
+        own = [each for each in read if each.command == b"SEND" and b"transaction" not in each.headers]
+        answers += len(stay.messages) + len(own)
     quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
     quiet = quiet and not case.counters.get("possibly_lost") and case.least["disconnect_timeout"] >= SOON
     again = sum(
@@ -603,16 +604,17 @@ def counters_fit(case: Case) -> Iterator[str]:
 
 
 def unconfirmed(case: Case, stay: Stay, at: float) -> int:
-    """Return how many SENDs of a client the next broker may get again then; none where the session is over."""
-    settings, fans = case.scene.settings, case.scene.kind == "fanout"
+    """Return how many SENDs of a client a broker may get again that it is connected to then."""
+    scene, plain = case.scene, ("buffer", "memory", "frames", "size")
     # limits.md: a client that is not read from leaves, and nobody sees it
-    unseen = stay.size > LITTLE or any(
-        settings[name] != PLAIN[name] for name in ("buffer", "memory", "frames", "size")
-    )
-    if not stay.began < at < (inf if unseen else stay.end + settings["disconnect_timeout"] + 1.0):
+    unseen = stay.size > LITTLE or any(case.least[name] != PLAIN[name] for name in plain)
+    if not stay.began < at < (inf if unseen else stay.end + case.scene.settings["disconnect_timeout"] + 1.0):
         return 0
-    kept = [each for each in stay.sends if case.scene.confirm or each.receipt or each.transaction]
-    return sum(each.event.at < at and (fans or (each.confirmed or inf) >= at) for each in kept)
+    # failover.md, "Planned switch-over": a session that moves has a connection to both brokers, and waits
+    moves = not undisturbed(case) or scene.home or scene.settings["policy"] is Policy.TOGETHER
+    kept = [each for each in stay.sends if scene.confirm or each.receipt or each.transaction]
+    kept = [each for each in kept if each.event.at < at or moves]
+    return sum(scene.kind == "fanout" or (each.confirmed or inf) >= at for each in kept)
 
 
 @rule_of_brokers
@@ -892,8 +894,12 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
         until = min([stay.end, stay.silent, *[each.at for each in stay.errors]])
-        proofs = [(stay.asked[name], read.at) for name, read in stay.receipts.items()]
-        proofs = proofs if single and not stay.odd else []
+        proofs = [
+            (stay.asked[name], read.at) for name, read in stay.receipts.items() if single and not stay.odd
+        ]
+        proofs = [
+            each for each in proofs if each[0].command != b"SEND" or b"transaction" not in each[0].headers
+        ]
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
@@ -901,7 +907,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         in_time = stay.orderly and stay.end < stay.left + case.scene.settings["disconnect_timeout"]
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
-            due = told and asked.at < stay.faulty
+            due = told and asked.at < stay.faulty and (asked.command == b"SEND" or not short)
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
