@@ -171,7 +171,7 @@ def unread(case: Case, send: Sent) -> bool:
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.end if scene.kind != "plain" and case.least["buffer"] > 600 else -inf)
-        # configuration.md: accepts no more data. failover.md, "SEND without `receipt`": its broker is lost after it left
+        # configuration.md: accepts no more data; failover.md, "SEND without `receipt`": its broker is lost later
         kept = send.receipt is not None or (scene.confirm and scene.kind != "plain")
         late = any(each.at > stay.end and each.detail.startswith("is killed") for each in troubles(case))
         if stay.size > scene.settings["size"] or (late and not kept):
