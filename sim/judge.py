@@ -485,6 +485,7 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
         origins[name] = None if name in origins else (*key, len(given[key]))  # None: which one is not known
         given[key].append(event)
     first, slow, size = first_fate(case), case.scene.weather[2], case.scene.settings["size"]
+    patience = case.scene.settings["disconnect_timeout"] + 2.5
     owners = {(at.who, at.session): each.stay for each in case.sends for at in case.took.get(each.body, ())}
     for stay in case.stays.values():
         read = Counter([event.body for event in stay.messages])
@@ -506,7 +507,10 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 key = took[0].who, took[0].session
                 known[key].setdefault(sum(each.at < took[0].at for each in given[key]) - 1, at)
         # while nothing has happened to anybody, a client has soon what it is given
-        ends = min(ends, stay.halved, stay.silent, stay.end, first, *[each.at for each in stay.errors])
+        # An ERROR, or the end, comes up to `disconnect_timeout` after the last MESSAGE.
+        told = [event.at - patience for event in stay.errors]
+        told.append(stay.end - patience * (stay.ended is None or stay.ended.detail != "left"))
+        ends = min(ends, stay.halved, stay.silent, first, *told)
         ends = -inf if stay.odd or owing(case, stay) or case.scene.settings["memory"] < 1 << 30 else ends
         gone = {name: each.at for name, each in stay.unsubscribed.items()}
         due: dict[bytes, list[str]] = defaultdict(list)
@@ -672,7 +676,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
         kept = confirm or send.receipt is not None
         behind = [at for place, at in read if place > places[id(send.event)] and not send.transaction]
         known = send.confirmed is not None or min([*behind, last if took else inf]) < harm
-        safe = len(quiet) if kept or harm == inf else 0
+        safe = len(quiet) if (kept or harm == inf) and not stay.odd else 0
         lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
     return lost
 
