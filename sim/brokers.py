@@ -578,6 +578,7 @@ class Session:
         name = frame.headers.get(b"id") or frame.headers.get(b"destination")
         found = next((each for each in self.subscriptions if each.name == name and not each.ends), None)
         if found is None:
+            self.note(What.WRONG, detail=f"an UNSUBSCRIBE names nothing that there is: {frame}")
             raise Wrong(b"no such subscription")
         found.ends = True
         random = self.broker.chance.random

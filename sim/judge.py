@@ -15,7 +15,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
-from sim.case import Case, Sent, Stay, arranged, shown, topic
+from sim.case import LOST, Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from sim.plan import PLAIN
 from stomprelay.relay.model.group import Policy
@@ -58,7 +58,18 @@ LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
 AGAIN: Final = {b"SUBSCRIBE": 0, b"SEND": 1, b"COMMIT": 1}
 """In which order a next broker gets frames. The RECEIPT of another frame the relay may give itself."""
-HARMLESS: Final = ("starts", "is well", "goes on", "serves again", "has full queues", "has room again")
+ENDS_OF: Final = {
+    "is killed": {"starts"},
+    "hangs": {"goes on", "starts"},
+    "takes no connections": {"takes connections again", "starts"},
+    "serves nobody": {"serves again", "starts"},
+    "has full queues": {"has room again", "starts"},
+    "goes": {"is well"},
+    "refuses": {"is well"},
+    "is taken out of service": {"is in service"},
+}
+"""What lasts of what happens to a broker, and what ends it."""
+HARMLESS: Final = {"has full queues"}.union(*ENDS_OF.values())
 """What happens to a broker and costs it no session."""
 
 
@@ -87,16 +98,19 @@ def nobody_else(case: Case) -> bool:
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
-    """Return from when to when a broker was well, of all brokers but a route's."""
-    names = [*case.scene.brokers][: -1 if case.scene.routed else None]
-    since, found, dead = dict.fromkeys(names, -inf), [], set[str]()
-    for event in [each for each in case.fates if each.who in names]:
-        if event.who in since:
-            found.append((since.pop(event.who), event.at))
-        dead = dead - {event.who} if event.detail == "starts" else dead
-        dead = dead | {event.who} if event.detail.startswith("is killed") else dead
-        if event.detail.startswith(("starts", "goes on", "is well", "is cut")) and event.who not in dead:
-            since[event.who] = event.at
+    """Return from when to when a broker was well and in service, of all brokers but a route's."""
+    since = dict.fromkeys([*case.scene.brokers][: -1 if case.scene.routed else None], -inf)
+    found: list[tuple[float, float]] = []
+    ill: dict[str, set[str]] = defaultdict(set)
+    for event in case.fates:
+        place, _, told = event.detail.removeprefix("tcp://").partition(" ")
+        who, what = (place, told) if event.who == "relay" else (event.who, event.detail.partition(";")[0])
+        if who in since:
+            found.append((since[who], event.at))
+            ill[who] = {each for each in ill[who] if what not in ENDS_OF.get(each, {"is well"})}
+            ill[who] |= {what} & ENDS_OF.keys() if case.seen else {what} - {"is well"}
+            since[who] = inf if ill[who] else event.at
+    since |= {who: case.calm for who, each in ill.items() if each == {"is taken out of service"}}
     return found + [(each, inf) for each in since.values()]
 
 
@@ -216,7 +230,11 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
 
-UNKNOWN: Final = ("an ACK names nothing that waits", "the relay wrote what the broker cannot read: KeyError")
+UNKNOWN: Final = (
+    "an ACK names nothing that waits",
+    "an UNSUBSCRIBE names nothing that there is",
+    "the relay wrote what the broker cannot read: KeyError",
+)
 """How begins what is no fault of the relay, if a client or a broker says what it should not."""
 
 
@@ -402,13 +420,21 @@ def a_message_has_one_trace(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
     """A broker removes a message only if a client acknowledged it: a copy that this broker delivered."""
-    brokers = case.scene.brokers
-    calm = sum(event.who in brokers for event in case.fates) == len(brokers)
-    told_apart = calm or {each.version for each in case.scene.clients.values()} == {b"1.2"}
     for event in () if case.rough else case.astray:
-        product, _ = brokers[event.who]
-        if not product.across and (told_apart or not product.counts) and not covered_again(case, event):
+        product, _ = case.scene.brokers[event.who]
+        if not product.across and told_apart(case) and not covered_again(case, event):
             yield f"{event.at:.3f} {event.who} removed {shown(event.body)}, which no client had acknowledged"
+
+
+def told_apart(case: Case) -> bool:
+    """Return whether an ACK names one delivery only: no broker counts them, no session was lost or moved, or all
+    clients speak 1.2.
+    """
+    counts = any(product.counts for product, _ in case.scene.brokers.values())
+    versions = {each.version for each in case.scene.clients.values()}
+    calm = sum(event.who in case.scene.brokers for event in case.fates) == len(case.scene.brokers)
+    calm = calm and undisturbed(case)
+    return calm or versions == {b"1.2"} or not counts
 
 
 def covered_again(case: Case, event: Event) -> bool:
@@ -429,10 +455,11 @@ def covered_again(case: Case, event: Event) -> bool:
 
 @rule_of_brokers
 def an_ack_takes_effect(case: Case) -> Iterator[str]:
-    """A broker removes what a client acknowledged: in a transaction when the client has the RECEIPT of its COMMIT, and
-    soon in calm weather.
+    """A broker removes what a client acknowledged: when the client has the RECEIPT of its ACK or COMMIT, and soon in
+    calm weather.
     """
     brokers = case.scene.brokers
+    yield from _receipts_of_acks(case)
     for stay in case.stays.values():
         for name, end in stay.over.items():
             receipt = stay.receipts.get(end.headers.get(b"receipt", b""))
@@ -456,12 +483,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays[event.who, event.session]
                 read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
-                # configuration.md, `frames`: an ACK waits as well
-                if (
-                    event.at + slowed(case, stay, event.at) < stay.end
-                    and copy in given
-                    and read >= given[copy].at
-                ):
+                waits = slowed(case, stay, event.at)  # configuration.md, `frames`: an ACK waits as well
+                if event.at + waits < stay.end and copy in given and read >= given[copy].at:
                     due[copy] = stay
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 last = given.pop(key, event)
@@ -470,6 +493,26 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                     due.pop(key, None)
     for (broker, body), client in due.items():
         yield f"{client} acknowledged {shown(body)}, and {broker} did not remove it"
+
+
+def _receipts_of_acks(case: Case) -> Iterator[str]:
+    """Yield what a client has the RECEIPT of an ACK for, and a broker gave it, and neither removed nor took back.
+    A fan-out gives a RECEIPT for an ACK of several groups when one of them answered.
+    """
+    if case.rough or case.scene.kind == "fanout" or case.scene.routed or not told_apart(case):
+        return
+    for stay in case.stays.values():
+        for name, acked in stay.settles.items():
+            receipt = stay.receipts.get(name)
+            for each in [] if receipt is None else acked:
+                who = each.headers.get(b"from", b"")
+                if topic(each.headers[b"destination"]):
+                    continue
+                events = [e for e in case.moves[who, each.body] if receipt and e.at <= receipt.at]
+                read = max([e.at for e in stay.messages if e.frame == each.frame], default=-inf)
+                last = events[-1:]
+                if last and last[0].what is What.GAVE and last[0].at <= read:
+                    yield f"{stay} has a RECEIPT for its ACK {name.decode()}, and {who.decode()} has {shown(each.body)}"
 
 
 @rule_of_brokers
@@ -729,15 +772,9 @@ EXCUSES: Final = {
     b"the transaction cannot be committed": ("a COMMIT", "failover.md: an ACK in a transaction"),
     b"the quorum cannot be reached": ("a fan-out", "failover.md: Fan-out"),
     b"a transaction cannot span upstreams": ("a route", "failover.md: Routes"),
-    b"connection to the broker was lost": (
-        "it leaves",
-        "failover.md: DISCONNECT, and a half-closed connection",
-    ),
+    b"connection to the broker was lost": ("it leaves", "failover.md: DISCONNECT, half-closed connections"),
     REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
-    b"a frame cannot be delivered": (
-        "full queues",
-        "failover.md: A frame that costs brokers their connection",
-    ),
+    b"a frame cannot be delivered": ("full queues", "failover.md: A frame that costs brokers ..."),
     b"NACK cannot be said to the broker": ("an older broker", "translation.md: NACK"),
     b"a header cannot be said": ("losses are rejected", "configuration.md: loss"),
     b"heart-beat missed": ("silence", "failover.md: When the relay ends a session"),
@@ -768,9 +805,14 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     products = [product for product, _ in scene.brokers.values()]
     refuses = any(each.detail == "refuses" for each in before)
     lost = any(stay.began - 5.0 <= each.at <= at and each.detail != "refuses" for each in troubles(case))
-    lost = lost or scene.brokers.keys() <= {
-        each.detail[6:].split()[0] for each in before if "out of" in each.detail
-    }
+    route = [*scene.brokers][-1:] if scene.routed else []
+    paused = {each.detail[6:].split()[0] for each in before if "out of" in each.detail}.union(route)
+    # failover.md, "Routes": the broker of a route is asked when a destination first needs it
+    lost = (
+        lost
+        or scene.brokers.keys() <= paused
+        or any((e.who, e.detail) == (*route, "refuses") for e in before)
+    )
     # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
     slow = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5
     lost = lost or (min(stay.left, stay.halved) < at and slow)
@@ -840,17 +882,14 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     hangs = any(each.detail == "hangs" for each in case.fates)
     # failover.md, "How long it takes": `connect_timeout`, which is 2 seconds, is over on a slow network
     answered = {(each.who, each.session): each.at for each in case.of[What.CONNECTED]}
-    slowly = [
-        at for at, who, _, number, *_ in case.of[What.MET] if answered.get((who, number), inf) > at + 0.5
-    ]
-    slowly = slowly if scene.weather[2] > 0.1 else []
+    met = case.of[What.MET] if scene.weather[2] > 0.1 else []
+    slowly = [each.at for each in met if answered.get((each.who, each.session), inf) > each.at + 0.5]
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
         if without_relay(case, stay) or chokes(case, stay):
             continue
-        clear = [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5 + 4 * scene.weather[2])]
-        clear = [] if stay.faulty < inf or stay.odd else clear
+        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
         for since, until, what in _waits(case, stay) if not owing(case, stay) else ():
             pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
@@ -900,12 +939,12 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
         until = min([stay.end, stay.silent, *[each.at for each in stay.errors]])
-        proofs = [
-            (stay.asked[name], read.at) for name, read in stay.receipts.items() if single and not stay.odd
-        ]
-        proofs = [
-            each for each in proofs if each[0].command != b"SEND" or b"transaction" not in each[0].headers
-        ]
+        proofs = [(stay.asked[name], read.at) for name, read in stay.receipts.items()]
+        # failover.md, "What the client did when the broker died": what is in a transaction is sent again with it
+        proofs = [each for each in proofs if stay.end < first or b"transaction" not in each[0].headers]
+        # RabbitMQ confirms in any order, so its loss may take the RECEIPT of an earlier frame
+        between = late and any(LOST in each.body for each in stay.errors)
+        proofs = proofs if single and not (stay.odd or between) else []
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
@@ -933,12 +972,13 @@ def a_session_ends(case: Case) -> Iterator[str]:
     """A session ends soon after its client sent DISCONNECT, closed its sending direction, read a last ERROR, or fell
     silent, though it had promised heart-beats; and who sends what nobody knows is told soon. This holds in calm
     weather; for silence and faults always, where nothing happens to the relay and it always reads. In the end no
-    session is left.
+    session is left. What is sent while no broker is well is read when one is (failover.md, "What the client did when
+    the broker died").
     """
     settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
     plain = all(settings[name] == PLAIN[name] for name in ("buffer", "memory", "frames", "size"))
-    soon = case.seen and plain and undisturbed(case)
+    soon, well = case.seen and plain and undisturbed(case), spells(case) if case.seen else []
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
@@ -954,7 +994,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
             (stay.halved, stay.end, ENDS, case.calm),
             (last_word, stay.end, ENDS, case.calm),
             (stay.silent if beats else inf, stay.end, SILENT, 0.0 if always else case.calm),
-            (stay.faulty if case.seen else inf, told, fault, 0.0 if always else case.calm),
+            # failover.md, "What the client did when the broker died": frames are read when there is a broker
+            *[(stay.faulty, min(told, b), fault, max(a, 0.0 if always else case.calm)) for a, b in well],
         ):
             begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
             if since < inf and until > begins + most + slowed(case, stay, since):
@@ -968,17 +1009,21 @@ def a_session_ends(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
     """Relays open few connections to a broker in a second for each session, beside one for each that a client opens. A
-    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read.
+    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read. Who resumes
+    a broker has it asked anew (failover.md, "Planned switch-over").
     """
     patience = case.scene.settings["disconnect_timeout"]
     spans = [(each.began, each.end + patience + slowed(case, each, inf)) for each in case.stays.values()]
+    resumed = [each.at for each in case.fates if each.detail.endswith("is in service")]
     last: dict[str, list[float]] = defaultdict(list)
     for event in case.of[What.MET] if not case.rough else ():
         times = last[event.who]
         times[:] = [at for at in times if at > event.at - 1.0] + [event.at]
         # In a second before its end a session may have opened some, too.
         there = sum(begins <= event.at <= ends + 1.0 for begins, ends in spans)
-        if len(times) > 6 * there + 5 + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
+        anew = sum(event.at - 1.0 < at <= event.at for at in resumed)
+        most = 6 * there * (1 + anew) + 5
+        if len(times) > most + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
             yield f"{event.who} got {len(times)} connections within a second"
             times.clear()
 
@@ -998,7 +1043,7 @@ def nobody_goes_to_a_paused_broker(case: Case) -> Iterator[str]:
                 paused.pop(name, None)
         elif event.what is What.CALM:
             return
-        elif event.what is What.MET and event.at > paused.get(event.who, inf) + 3.0:
+        elif event.what is What.MET and event.at > paused.get(event.who, inf) + 1.0:
             yield f"{event.who} was out of service, and got a connection"
 
 
