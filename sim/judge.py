@@ -166,8 +166,10 @@ def unread(case: Case, send: Sent) -> bool:
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.end if scene.kind != "plain" and case.least["buffer"] > 600 else -inf)
-        # configuration.md: accepts no more data
-        if stay.size > scene.settings["size"]:
+        # configuration.md: accepts no more data; failover.md, "SEND without `receipt`": its broker is lost later
+        kept = send.receipt is not None or (scene.confirm and scene.kind != "plain")
+        late = any(each.at > stay.end and each.detail.startswith("is killed") for each in troubles(case))
+        if stay.size > scene.settings["size"] or (late and not kept):
             ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
     return at > min(ends, default=inf) - case.within(0.5)
@@ -505,7 +507,7 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
         name = event.who.encode(), event.headers.get(b"message-id", b""), event.body
         origins[name] = None if name in origins else (*key, len(given[key]))  # None: which one is not known
         given[key].append(event)
-    first, slow, size = first_fate(case), case.scene.weather[2], case.scene.settings["size"]
+    first, patience = first_fate(case), case.scene.settings["disconnect_timeout"] + 2.5
     owners = {(at.who, at.session): each.stay for each in case.sends for at in case.took.get(each.body, ())}
     for stay in case.stays.values():
         read = Counter([event.body for event in stay.messages])
@@ -527,15 +529,17 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 key = took[0].who, took[0].session
                 known[key].setdefault(sum(each.at < took[0].at for each in given[key]) - 1, at)
         # while nothing has happened to anybody, a client has soon what it is given
-        ends = min(ends, stay.halved, stay.silent, stay.end, first, *[each.at for each in stay.errors])
-        ends = -inf if stay.odd or owing(case, stay) or case.scene.settings["memory"] < 1 << 30 else ends
+        # An ERROR, or the end, comes up to `disconnect_timeout` after the last MESSAGE.
+        told = [event.at - patience for event in stay.errors]
+        told.append(stay.end - patience * (stay.ended is None or stay.ended.detail != "left"))
+        ends = min(ends, stay.halved, stay.silent, first, *told)
+        ends = ends if case.exact and not (stay.odd or owing(case, stay)) else -inf
         gone = {name: each.at for name, each in stay.unsubscribed.items()}
         due: dict[bytes, list[str]] = defaultdict(list)
         for key in {*known, *[key for key, owner in owners.items() if owner is stay]}:
-            late = 2.5 + 12 * slow + sum(len(each.body) for each in given[key]) / size * 2 * slow
             soonest = inf
             for place, event in reversed([*enumerate(given[key])]):
-                at = event.at + late
+                at = event.at + 3.0  # clients may read nothing for two
                 soonest = min(soonest, known[key].get(place, inf), at if at < ends else inf)
                 names = event.headers.get(b"subscription", b""), event.headers[b"destination"]
                 if all(soonest < gone.get(name, inf) for name in names):
@@ -604,9 +608,11 @@ def counters_fit(case: Case) -> Iterator[str]:
         if killed:
             break  # its last counts are lost
         told.append(max([at for at, each in enumerate(sure) if each], default=0))
-        answers += len(stay.messages) + sum(each.command == b"SEND" for each in read)
+        own = [each for each in read if each.command == b"SEND" and b"transaction" not in each.headers]
+        answers += len(stay.messages) + len(own)
     quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
     quiet = quiet and not case.counters.get("possibly_lost") and case.least["disconnect_timeout"] >= SOON
+    quiet = quiet and case.exact
     again = sum(
         max([unconfirmed(case, stay, met.at) for stay in stays], default=0)
         for met in case.of[What.CONNECTED]
@@ -626,14 +632,17 @@ def counters_fit(case: Case) -> Iterator[str]:
 
 
 def unconfirmed(case: Case, stay: Stay, at: float) -> int:
-    """Return how many SENDs of a client the next broker may get again then; none where the session is over."""
-    settings, fans = case.scene.settings, case.scene.kind == "fanout"
+    """Return how many SENDs of a client a broker may get again that it is connected to then."""
+    scene = case.scene
     # limits.md: a client that is not read from leaves, and nobody sees it
     unseen = stay.size > LITTLE or not case.exact or case.least["buffer"] <= 600
-    if not stay.began < at < (inf if unseen else stay.end + settings["disconnect_timeout"] + 1.0):
+    if not stay.began < at < (inf if unseen else stay.end + scene.settings["disconnect_timeout"] + 1.0):
         return 0
-    kept = [each for each in stay.sends if case.scene.confirm or each.receipt or each.transaction]
-    return sum(each.event.at < at and (fans or (each.confirmed or inf) >= at) for each in kept)
+    # failover.md, "Planned switch-over": a session that moves has a connection to both brokers, and waits
+    moves = not undisturbed(case) or scene.home or scene.settings["policy"] is Policy.TOGETHER
+    kept = [each for each in stay.sends if scene.confirm or each.receipt or each.transaction]
+    kept = [each for each in kept if each.event.at < at or moves]
+    return sum(scene.kind == "fanout" or (each.confirmed or inf) >= at for each in kept)
 
 
 @rule_of_brokers
@@ -668,7 +677,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
     times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
     last, leaves = stay.end + patience, min(stay.end, stay.left, stay.halved, stay.faulty, stay.silent)
     # how soon a broker confirms what it took
-    quick = 1.0 + 12 * scene.weather[2] + slowest(case)
+    quick = 2.0 + slowest(case) if case.exact else inf
     # When SENDs may be lost: with the first broker, or one that confirms too late; if all are kept, at the end only.
     harm = min([at for at in times if stay.began - 5.0 < at < last], default=inf)
     harm = min(harm, leaves if quick > patience - 0.5 else inf)
@@ -676,8 +685,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
     if copies == 1 and harm == inf and (stay.orderly or (stay.told and stay.end < inf)):
         return 0
     # failover.md, "nothing: it closed its connection": each broker gets half of the time
-    in_time = leaves + (patience / 2 if patience >= SOON else 0.0) - quick
-    in_time = -inf if owing(case, stay) or scene.settings["memory"] < 1 << 30 else in_time
+    in_time = -inf if owing(case, stay) else leaves + (patience / 2 if patience >= SOON else 0.0) - quick
     places = {id(event): at for at, event in enumerate(stay.sent)}
     read = [(places[id(stay.asked[name])], each.at) for name, each in stay.receipts.items()]
     # failover.md, "SEND without `receipt`": it counts if no frame behind it has its RECEIPT
@@ -689,7 +697,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
         kept = confirm or send.receipt is not None
         behind = [at for place, at in read if place > places[id(send.event)] and not send.transaction]
         known = send.confirmed is not None or min([*behind, last if took else inf]) < harm
-        safe = len(quiet) if kept or harm == inf else 0
+        safe = len(quiet) if (kept or harm == inf) and not stay.odd else 0
         lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
     return lost
 
@@ -912,7 +920,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         in_time = stay.orderly and stay.end < stay.left + case.scene.settings["disconnect_timeout"]
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
-            due = told and asked.at < stay.faulty
+            due = told and asked.at < stay.faulty and (asked.command == b"SEND" or not short)
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
