@@ -910,8 +910,8 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         proofs = [(stay.asked[name], read.at) for name, read in stay.receipts.items()]
         # failover.md, "What the client did when the broker died": what is in a transaction is sent again with it
         proofs = [each for each in proofs if stay.end < first or b"transaction" not in each[0].headers]
-        # RabbitMQ confirms in any order, so its loss may take the RECEIPT of an earlier frame
-        between = late and any(LOST in each.body for each in stay.errors)
+        # failover.md, "When the relay ends a session": what has no RECEIPT may be lost
+        between = any(LOST in each.body for each in stay.errors)
         proofs = proofs if single and not (stay.odd or between) else []
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
@@ -920,6 +920,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         in_time = stay.orderly and stay.end < stay.left + case.scene.settings["disconnect_timeout"]
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
+            # failover.md, "When the relay ends a session": within `disconnect_timeout`; the words are about SENDs
             due = told and asked.at < stay.faulty and (asked.command == b"SEND" or not short)
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
