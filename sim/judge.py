@@ -201,7 +201,8 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
     for event in case.of[What.WRONG]:
         slow = mood or (event.who in clients and clients[event.who].chokes and chokes)
         # configuration.md, `frames`: what is limited waits
-        slow = slow or any(slowed(case, e, event.at) for e in case.stays.values() if e.client == event.who)
+        stays = [stay for stay in case.stays.values() if stay.client == event.who]
+        slow = slow or any(slowed(case, stay, event.at) > SOON for stay in stays)
         if not event.detail.startswith(excused) and not (slow and "in calm weather" in event.detail):
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
