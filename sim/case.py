@@ -42,7 +42,7 @@ class Stay:
     asked, receipts   what it sent, and the first RECEIPT that it read, by the name of the RECEIPT
     strange           in words: RECEIPTs that it must not read
     subscribed        destination and mode, by the subscription
-    unsubscribed      the RECEIPT that its UNSUBSCRIBE asked for, by the subscription
+    unsubscribed      its UNSUBSCRIBE, by the subscription
     over, inside      COMMIT or ABORT, and what it acknowledged, by the transaction
     settles           what it acknowledged in no transaction, by the RECEIPT that it asked for
     faulty, odd       it sent what nobody knows (when), or what makes some brokers close the connection
@@ -61,7 +61,7 @@ class Stay:
     errors: list[Event] = field(default_factory=list)
     read: list[Event] = field(default_factory=list)
     subscribed: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
-    unsubscribed: dict[bytes, bytes | None] = field(default_factory=dict)
+    unsubscribed: dict[bytes, Event] = field(default_factory=dict)
     over: dict[bytes, Event] = field(default_factory=dict)
     acked: list[Event] = field(default_factory=list)
     inside: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
@@ -245,7 +245,7 @@ def _sent(stay: Stay, event: Event) -> None:
             stay.subscribed[name] = place, headers.get(b"ack", b"auto")
             stay.unsubscribed.pop(name, None)
         case b"UNSUBSCRIBE":
-            stay.unsubscribed[name] = receipt
+            stay.unsubscribed[name] = event
         case b"ACK" | b"NACK" if transaction is not None:
             stay.inside[transaction] += stay.acked
         case b"ACK" if receipt is not None:

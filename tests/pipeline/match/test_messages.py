@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stomprelay.journal.schema import Context, JournalSide
+from stomprelay.journal.schema import Context
 from stomprelay.pipeline.match import at_once, messages
 from stomprelay.pipeline.match.matching import MatchRow
 from stomprelay.pipeline.match.slices import Done
@@ -24,7 +24,7 @@ from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.spark import bundles
 from stomprelay.pipeline.spark.tasks import PARTITIONS
 from stomprelay.pipeline.store.store import Batch, Store
-from tests.pipeline.journals import BEGUN, Run, Tables
+from tests.pipeline.journals import Run, Tables
 from tests.pipeline.recorded_world import RecordedWorld, told
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _waits(waits: Iterable[Wait]) -> list[Wait]:
     return [*ended, *others]
 
 
-@given(seed=st.integers(0, 1 << 30), cuts=st.lists(st.integers(1, 200), max_size=4), at_once=st.booleans())
+@given(seed=st.integers(0, 1 << 30), cuts=st.lists(st.integers(1, 120), max_size=12), at_once=st.booleans())
 @settings(max_examples=40)
 def test_random_conversations(
     seed: int, cuts: list[int], at_once: bool, tmp_path_factory: pytest.TempPathFactory
@@ -183,27 +183,6 @@ def test_a_relay_that_was_killed_is_waited_for_by_nobody(tmp_path: Path) -> None
     found.advance(world.run.write(tmp_path))
     assert (found.open, found.waiting) == ([], [])
     assert _sorted(found.final) == _sorted(want.final)
-
-
-def test_two_relays(tmp_path: Path) -> None:
-    """One that is behind holds nobody up, but nothing is final before it had its say."""
-    first, second = Run("one", "11111111"), Run("two", "22222222")
-    sent = Context(session="p", side=JournalSide.CLIENT.value, version="1.2", client="producer")
-    came = Context(session="c", side=JournalSide.BROKER.value, version="1.2", client="consumer", broker="b")
-    head = b"destination:/queue/a\nrelay-trace:t\n\n"
-    first.frames(BEGUN, sent, 0, [len(b"SEND\n" + head), 0, 5], b"SEND\n" + head)
-    first.happened(BEGUN + 100 * SECOND, sent, "connected", "", {})
-    second.happened(BEGUN + SECOND, came, "connected", "", {})
-    second.frames(BEGUN + 2 * SECOND, came, 0, [len(b"MESSAGE\n" + head), 0, 5], b"MESSAGE\n" + head)
-    second.happened(BEGUN + 700 * SECOND, came, "connected", "", {})
-    (one,), (two, three, _) = first.write(tmp_path), second.write(tmp_path, [1, 2])
-    limits = TimeLimits(600 * SECOND, 10 * SECOND, 90 * SECOND)
-    tables = Tables(tmp_path, limits)
-    tables.advance([one, two])
-    assert [(row["outcome"], row["final"]) for row in tables.rows] == [("undelivered", False)]
-    tables.advance([three])
-    (row,) = tables.rows
-    assert (row["producer"], row["delivery_us"], row["final"]) == ("producer", 2_000_000, False)
 
 
 # In Spark

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from stomprelay.pipeline.replay.task import DDL, LOGGER, SCHEMA, alone, logged, 
 from stomprelay.pipeline.spark.launch import LEVELS
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
 from stomprelay.pipeline.stomp.sending import SendFrames, SharedRate
-from tests.e2e.raw import Connection, ScriptedBroker, close_all, headers
+from tests.e2e.raw import Connection, ScriptedBroker, headers
 from tests.pipeline.stomp import rig
 
 FIELDS = pa.schema(
@@ -31,20 +30,6 @@ FIELDS = pa.schema(
         ("content_length", pa.bool_()),
     ]
 )
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    """Close what a failed test has left open."""
-    yield
-    close_all()
-
-
-@pytest.fixture
-def broker() -> Iterator[ScriptedBroker]:
-    """Give a broker that the test plays."""
-    with ScriptedBroker() as made:
-        yield made
 
 
 def batch(*rows: tuple[str, dict[str, str], bytes | None, bool]) -> pa.RecordBatch:

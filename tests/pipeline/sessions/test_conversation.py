@@ -6,34 +6,6 @@ import pytest
 
 from tests.pipeline.script import MS, Script
 
-VERSIONS = ("1.0", "1.1", "1.2")
-
-
-def _answers(script: Script, name: str, *, command: str = "ACK", **headers: Any) -> None:
-    """An ACK as a client of its version says it of a MESSAGE that keeps its broker's name."""
-    named = {
-        "1.2": {"ack": name},
-        "1.1": {"message_id": name, "subscription": "1"},
-        "1.0": {"message_id": name},
-    }
-    script.says(command, **{**named[script.version], **headers})
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_message_from_send_to_ack(version: str) -> None:
-    """SEND, RECEIPT, MESSAGE and ACK are one row, with all three durations."""
-    script = Script(version, version)
-    script.subscribes()
-    script.sends("t", receipt="r")
-    script.hears("RECEIPT", receipt="r")
-    script.gets("t")
-    _answers(script, "t")
-    row = script.row()
-    assert (row["outcome"], row["matched"], row["key"]) == ("acked", "trace", "t")
-    assert (row["receipt_us"], row["delivery_us"], row["ack_us"]) == (1000, 2000, 1000)
-    assert row["producer"] == "client of s1"
-    assert row["deliveries"][0][3] == "1"
-
 
 def test_headers_that_are_kept() -> None:
     """They are the SEND's, however often it is delivered."""
@@ -117,33 +89,6 @@ def _outages(script: Script) -> list[dict[str, Any]]:
     rows = [*script.outages, *script.conversation.outages()]
     script.outages = []
     return [row._asdict() for row in rows]
-
-
-def test_a_lost_broker() -> None:
-    """Its deliveries go back, the same names may come again from the next one, and late answers are stale. It
-    is told once, not again in the next batch.
-    """
-    script = Script()
-    script.subscribes()
-    script.gets("t1")
-    script.gets("t2")
-    script.loses("a")
-    lost = script.ns
-    assert script.outcomes() == ["returned", "returned"]
-    assert [each["recovered_ns"] for each in _outages(script)] == [None]
-    script.recovers("a", "b", resent=3)
-    recovered = script.ns
-    script.gets("t1", at="b")
-    script.says("ACK", ack="t1")  # the old one: the client was given another name for the new one
-    assert script.outcomes() == ["returned", "returned", "delivered"]
-    script.says("ACK", ack="relay-ack-3")
-    assert script.outcomes() == ["returned", "returned", "acked"]
-    (outage,) = _outages(script)
-    assert (outage["broker"], outage["moved_to"], outage["planned"]) == ("a", "b", False)
-    assert (outage["lost_ns"], outage["recovered_ns"]) == (lost, recovered)
-    assert (outage["resent"], outage["stale_acks"], outage["given_up"]) == (3, 1, False)
-    script.breaks()
-    assert _outages(script) == []
 
 
 def test_a_move_when_the_time_is_over() -> None:
@@ -245,3 +190,21 @@ def test_what_was_copied_goes_on_in_pieces() -> None:
     assert len(script.conversation.out) == 2
     row = script.row()
     assert (row["outcome"], row["receipt_us"]) == ("acked", 2000)
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"), [("COMMIT", "acked"), ("ABORT", "delivered"), ("lost", "returned")]
+)
+def test_an_answer_in_a_transaction(end: str, outcome: str) -> None:
+    """It counts with COMMIT, in a later batch, too; with ABORT the delivery waits again; a lost broker has it back."""
+    script = Script()
+    script.subscribes()
+    script.gets("m")
+    script.says("BEGIN", transaction="x")
+    script.says("ACK", ack="m", transaction="x")
+    script.breaks()
+    if end == "lost":
+        script.loses("a")
+    else:
+        script.says(end, transaction="x")
+    assert script.outcomes() == [outcome]

@@ -73,18 +73,6 @@ def test_sessions_one_behind_the_other(most: int) -> None:
     assert _of(rows, SessionRow.STATE)[1][-1] == states[1][record.TEXT]
 
 
-def test_a_session_that_is_over() -> None:
-    """Nothing of it is left, unless a receipt is still awaited."""
-    script = _talk("one")
-    script.happens("disconnected", end="client")
-    assert _of(_said(script.records, script), SessionRow.STATE) == []
-    script = _talk("two")
-    script.sends("u", receipt="r")
-    script.happens("disconnected", end="client")
-    assert len(_of(_said(script.records, script), SessionRow.STATE)) == 1
-    assert _of(_said(script.records, script, later=601), SessionRow.STATE) == []
-
-
 def test_a_relay_that_is_silent() -> None:
     """Nobody waits any more in its sessions; when it is forgotten, so are they, and that is their last word."""
     script = _talk("one")

@@ -10,9 +10,6 @@ from stomprelay.pipeline.sessions.deliveries import (
     SeenSubscription,
     Subscribed,
 )
-from stomprelay.pipeline.sessions.outages import begun
-from stomprelay.session.ledger import Ledger
-from stomprelay.session.subscriptions import Subscription as Theirs
 from stomprelay.session.subscriptions import Subscriptions
 from tests.pipeline.script import Script
 
@@ -20,14 +17,6 @@ IDS = st.sampled_from([None, None, "1", "2", "relay-1"])
 PLACES = st.sampled_from(["/queue/a", "/queue/b"])
 STEPS = st.lists(
     st.tuples(st.sampled_from(["subscribe", "unsubscribe", "deliver"]), IDS, PLACES), min_size=1, max_size=30
-)
-STEP = st.tuples(
-    st.sampled_from(
-        ["message", "message", "message", "ack", "ack", "token", "abort", "commit", "lost", "batch"]
-    ),
-    st.integers(0, 3),
-    st.booleans(),
-    st.booleans(),
 )
 
 
@@ -62,18 +51,6 @@ def test_one_name_from_two_brokers() -> None:
     assert script.outcomes() == ["acked", "acked"]
 
 
-def test_a_message_behind_unsubscribe() -> None:
-    """It was on its way when the subscription ended: the relay numbers it as any other."""
-    script = Script()
-    script.subscribes()
-    script.says("UNSUBSCRIBE", subscription="1")
-    script.gets("t1")
-    script.subscribes(id="2")
-    script.gets("t2", subscription="2")
-    script.says("ACK", ack="relay-ack-1")
-    assert script.outcomes() == ["acked", "delivered"]
-
-
 @given(steps=STEPS, more=st.integers(0, 20))
 def test_the_relay_says_the_same(steps: list[tuple[str, str | None, str]], more: int) -> None:
     """Whatever is subscribed and unsubscribed, with names and without."""
@@ -104,59 +81,6 @@ def test_the_relay_says_the_same(steps: list[tuple[str, str | None, str]], more:
         [*ours.opened],
         [*ours.ended],
     )
-
-
-@given(steps=st.lists(STEP, max_size=40))
-def test_the_relay_says_the_same_of_deliveries(steps: list[tuple[str, int, bool, bool]]) -> None:
-    """Names that come again, transactions, cumulative answers, brokers that are lost, and ends of batches."""
-    theirs, ours = Ledger(1000), PendingDeliveries()
-    modes = ("client", "client-individual")
-    subscriptions = [
-        Theirs(b"%d" % at, [(b"ack", mode.encode())], named=True) for at, mode in enumerate(modes)
-    ]
-    mine = [SeenSubscription(str(at), "/queue/a", mode, 0, named=True) for at, mode in enumerate(modes)]
-    for at, (what, name, flag, other) in enumerate(steps):
-        ack, token = f"a{name}", f"relay-ack-{name + 1}"
-        if what == "message":
-            tokened = theirs.taken(ack.encode())
-            theirs.noted(subscriptions[flag], b"m%d" % name, ack.encode(), tokened=tokened)
-            row: s.Transfer = ["k", at, "segment", at, 0, 2, *[None] * (len(s.FIELDS) - 6)]
-            ours.noted(PendingDelivery(mine[flag], f"m{name}", ack, "a", row), alike=True, counted=True)
-        elif what in ("ack", "token"):
-            said = token if what == "token" else ack
-            if other and what == "ack":
-                said = f"m{name}"
-                found = theirs.by_message(said.encode(), b"%d" % flag)
-                got = ours.named(None, said, str(int(flag)))
-            else:
-                found, got = theirs.by_token(said.encode()), ours.named(said, None, None)
-            assert (None if found is None else found.order) == (None if got is None else got.order)
-            if found is not None and got is not None:
-                assert found.lost == (got.loss is not None)
-                transaction = "x" if flag else None
-                theirs.settled(found, b"x" if flag else None)
-                ours.answered(got, transaction, at, "acked")
-        elif what == "abort":
-            theirs.aborted(b"x")
-            ours.aborted("x")
-        elif what == "commit":
-            theirs.committed(b"x")
-            ours.committed("x")
-        elif what == "lost":
-            theirs.lost()
-            loss = begun(None, None, "a", at, planned=False)
-            for each in ours.of("a"):
-                each.loss = loss
-        else:
-            numbers: dict[SeenSubscription, int] = {}
-            losses = [each.loss for each in ours if each.loss is not None]
-            dumped = ours.dump(numbers, losses)
-            for subscription in mine:
-                numbers.setdefault(subscription, len(numbers))
-            copies = {each: SeenSubscription.load(each.dump()) for each in numbers}
-            mine = [copies[each] for each in mine]
-            ours = PendingDeliveries.load(dumped, list(copies.values()), losses)
-    assert sorted(each.order for each in ours) == sorted(theirs._by_order)
 
 
 def test_deliveries_that_the_relay_did_not_number() -> None:

@@ -7,6 +7,7 @@ import pytest
 from stomprelay.pipeline.stomp import client
 from tests.e2e.conftest import activemq, activemq_2, authority, memory, queue, rabbitmq
 from tests.e2e.raw import ScriptedBroker, close_all
+from tests.pipeline.stomp.rig import Confirming
 
 __all__ = ["activemq", "activemq_2", "authority", "memory", "queue", "rabbitmq"]
 
@@ -24,3 +25,11 @@ def broker() -> Iterator[ScriptedBroker]:
     """Give a broker that the test plays."""
     with ScriptedBroker() as made:
         yield made
+
+
+@pytest.fixture
+def confirming() -> Iterator[Confirming]:
+    """Give a broker that confirms."""
+    made = Confirming()
+    yield made
+    made.close()

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.columns import Columns
 from stomprelay.pipeline.stomp.options import ReaderOptions, Sink
+from stomprelay.pipeline.stomp.spool import MessageSpool
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Frame, Limits
@@ -49,6 +50,14 @@ def batch(first: int, end: int) -> Any:
     for frame in frames(b"".join(message(number, body=b"%d" % number) for number in range(first, end))):
         columns.add(columns.read(frame), frame.payload, 1_700_000_000_000_000)
     return columns.batch()
+
+
+def filled(folder: Path, *groups: int, segment: int = 1 << 20, first: int = 0) -> None:
+    """Fill a spool with groups of these sizes."""
+    spool = MessageSpool(folder, segment=segment, first=first)
+    for size in groups:
+        spool.append(batch(spool.end, spool.end + size))
+    spool.close()
 
 
 def source(folder: Path, uri: str = URI, /, **options: object) -> ReaderOptions:

@@ -16,19 +16,11 @@ from stomprelay.pipeline.stomp.datasource import BatchReader, StompDataSource, S
 from stomprelay.pipeline.stomp.options import OptionError, ReaderOptions
 from stomprelay.pipeline.stomp.receivers import SourceError
 from stomprelay.pipeline.stomp.scans import FOLDER, RowRange, ScanIdentity, Scans
-from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError
+from stomprelay.pipeline.stomp.spool import SpoolError
 from tests.e2e.raw import ScriptedBroker
-from tests.pipeline.stomp.rig import accept, batch, message, schema, source, until
+from tests.pipeline.stomp.rig import accept, filled, message, schema, source, until
 
 ALL = ReadAllAvailable()
-
-
-def filled(folder: Path, *sizes: int) -> None:
-    """Fill the spool of the first receiver."""
-    spool = MessageSpool(folder / "r0")
-    for size in sizes:
-        spool.append(batch(spool.end, spool.end + size))
-    spool.close()
 
 
 def batch_reader(given: ReaderOptions, identity: ScanIdentity | None = None) -> BatchReader:
@@ -43,7 +35,7 @@ def gone(port: int) -> str:
 
 def test_a_new_query_begins_with_what_the_spool_has(tmp_path: Path) -> None:
     """Or behind it."""
-    filled(tmp_path, 3)
+    filled(tmp_path / "r0", 3)
     for start, expected in ((None, 0), ("earliest", 0), ("latest", 3)):
         options = {} if start is None else {"startingOffsets": start}
         reader = StreamReader(source(tmp_path, **options), schema(DDL))
@@ -140,7 +132,7 @@ def test_available_now_goes_on_while_the_broker_holds_back(broker: ScriptedBroke
 
 def test_small_groups_are_put_together(tmp_path: Path) -> None:
     """A trickle of single messages makes no batch for each."""
-    filled(tmp_path, 1, 1, 1, 1)
+    filled(tmp_path / "r0", 1, 1, 1, 1)
     reader = StreamReader(source(tmp_path), schema(DDL))
     (found,) = reader.read(InputPartition((0, 1, 4)))
     assert isinstance(found, pa.RecordBatch)
@@ -149,7 +141,7 @@ def test_small_groups_are_put_together(tmp_path: Path) -> None:
 
 def test_a_batch_drains_what_is_there(broker: ScriptedBroker, tmp_path: Path) -> None:
     """It is on disk and acknowledged when the tasks are planned; the session ends with a confirmed goodbye."""
-    filled(tmp_path, 2)
+    filled(tmp_path / "r0", 2)
     said: list[bytes] = []
 
     def serve() -> None:

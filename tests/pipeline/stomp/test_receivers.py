@@ -16,17 +16,9 @@ from stomprelay.pipeline.stomp.receivers import (
     pieces,
     place,
 )
-from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, read
+from stomprelay.pipeline.stomp.spool import SpoolError, read
 from tests.e2e.raw import Connection, ScriptedBroker
-from tests.pipeline.stomp.rig import accept, batch, message, source, until
-
-
-def filled(folder: Path, *groups: int, segment: int = 1 << 20) -> None:
-    """Fill a spool with groups of these sizes."""
-    spool = MessageSpool(folder, segment=segment)
-    for size in groups:
-        spool.append(batch(spool.end, spool.end + size))
-    spool.close()
+from tests.pipeline.stomp.rig import accept, filled, message, source, until
 
 
 def test_offsets_are_by_receiver(tmp_path: Path) -> None:
@@ -59,9 +51,7 @@ def test_a_spool_that_lost_something_fails_the_query(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(SourceError, match="r1 is new, and the query goes on from message 9"):
             Receivers(source(tmp_path, receivers=2), {"r0": 3, "r1": 9})
-    spool = MessageSpool(tmp_path / "r3", first=5)
-    spool.append(batch(5, 7))
-    spool.close()
+    filled(tmp_path / "r3", 2, first=5)
     with pytest.raises(SourceError, match="r3 begins at message 5, and the query goes on from message 2"):
         Receivers(source(tmp_path), {"r0": 0, "r3": 2})
 
@@ -293,9 +283,7 @@ def test_what_is_not_on_disk_yet_holds_nothing_back(broker: ScriptedBroker, tmp_
 
 def test_what_comes_again_is_not_spooled_again(broker: ScriptedBroker, tmp_path: Path) -> None:
     """A message that the spool has already, from this life or an earlier one, is only acknowledged in its time."""
-    spool = MessageSpool(tmp_path / "r0")
-    spool.append(batch(0, 3))
-    spool.close()
+    filled(tmp_path / "r0", 3)
     receiver, peer = receiving(broker, tmp_path, ack="commit", groupSize=1)
     peer.write(b"".join(message(number, body=b"%d" % number) for number in (1, 2, 3)))
     until(lambda: receiver.spool.end == 4)

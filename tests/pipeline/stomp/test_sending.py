@@ -125,66 +125,51 @@ def test_tasks_of_a_job_share_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert (tmp_path / file).is_file()
 
 
-@pytest.fixture
-def broker() -> Iterator[Confirming]:
-    """Give a broker that confirms."""
-    made = Confirming()
-    yield made
-    made.close()
-
-
 def numbers(first: int, end: int) -> Any:
     """Make rows whose bodies are their numbers."""
     return pa.RecordBatch.from_pydict({"body": [str(number) for number in range(first, end)]})
 
 
-def sending(
-    broker: Confirming, partition: int = 1, pace: SharedRate | None = None, **options: object
-) -> TaskSender:
+def sending(broker: Confirming, uri: str = "failover:({})", **options: object) -> TaskSender:
     """Make the sending of a task."""
-    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-    made = sink(uri, destination="/queue/a", timeoutMs=5000, **options)
-    return TaskSender(made, Job("job", "0", partition), pace)
+    given = {"destination": "/queue/a", "timeoutMs": 5000, **options}
+    return TaskSender(sink(uri.format(f"tcp://127.0.0.1:{broker.port}"), **given), Job("job", "0", 1), None)
 
 
-def test_all_rows_are_sent_in_order_and_confirmed(broker: Confirming) -> None:
+def test_all_rows_are_sent_in_order_and_confirmed(confirming: Confirming) -> None:
     """Each with its key, and a receipt for each where the broker confirms them one by one."""
-    assert sending(broker, window=10).run(iter([numbers(0, 30), numbers(30, 100)])) == 100
-    assert [body(frame) for frame in broker.sends] == [b"%d" % number for number in range(100)]
-    keys = [headers(frame)[b"relay-key"] for frame in broker.sends]
+    assert sending(confirming, window=10).run(iter([numbers(0, 30), numbers(30, 100)])) == 100
+    assert [body(frame) for frame in confirming.sends] == [b"%d" % number for number in range(100)]
+    keys = [headers(frame)[b"relay-key"] for frame in confirming.sends]
     assert keys == [b"job/0/1/%d" % number for number in range(100)]
-    assert broker.frames[-1].startswith(b"DISCONNECT\n")
-    assert broker.asked == 101
+    assert confirming.frames[-1].startswith(b"DISCONNECT\n")
+    assert confirming.asked == 101
 
 
-def test_a_broker_that_confirms_nothing_fails_the_task(broker: Confirming) -> None:
+def test_a_broker_that_confirms_nothing_fails_the_task(confirming: Confirming) -> None:
     """After its time; what is confirmed is said."""
-    broker.silent = True
-    made = TaskSender(
-        sink(f"tcp://127.0.0.1:{broker.port}", destination="/queue/a", timeoutMs=300, window=5),
-        Job("job", "0", 0),
-        None,
-    )
+    confirming.silent = True
+    made = sending(confirming, "{}", timeoutMs=300, window=5)
     with pytest.raises(SessionLost, match=r"no receipt came within 0\.3 s; 0 rows are confirmed"):
         made.run(iter([numbers(0, 100)]))
 
 
-def test_a_job_goes_on_where_it_was(broker: Confirming, tmp_path: Path) -> None:
+def test_a_job_goes_on_where_it_was(confirming: Confirming, tmp_path: Path) -> None:
     """Rows that are confirmed are not said again, the others have the keys that they had."""
     progress = JobProgress(tmp_path)
     progress.advance("0", 1, 45)
-    made = sending(broker, progress=tmp_path)
+    made = sending(confirming, progress=tmp_path)
     assert made.skipped == 45
     assert made.run(iter([numbers(0, 30), numbers(30, 60)])) == 15
-    assert headers(broker.sends[0])[b"relay-key"] == b"job/0/1/45"
-    assert body(broker.sends[0]) == b"45"
+    assert headers(confirming.sends[0])[b"relay-key"] == b"job/0/1/45"
+    assert body(confirming.sends[0]) == b"45"
     assert progress.position("0", 1) == 60
-    assert sending(broker, progress=tmp_path).run(iter([numbers(0, 60)])) == 0
-    assert len(broker.sends) == 15
+    assert sending(confirming, progress=tmp_path).run(iter([numbers(0, 60)])) == 0
+    assert len(confirming.sends) == 15
 
 
 def test_progress_is_noted_on_the_way(
-    broker: Confirming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    confirming: Confirming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a crash costs little."""
     monkeypatch.setattr("stomprelay.pipeline.stomp.sending.OFTEN", 0.0)
@@ -195,7 +180,7 @@ def test_progress_is_noted_on_the_way(
             noted.append(JobProgress(tmp_path).position("0", 1))
             yield numbers(first, first + 250)
 
-    sending(broker, window=100, progress=tmp_path).run(batches())
+    sending(confirming, window=100, progress=tmp_path).run(batches())
     assert noted[0] == 0
     assert 0 < noted[-1] <= 750
 
@@ -247,17 +232,7 @@ def test_a_task_that_fails_knows_what_was_confirmed(tmp_path: Path, notes: list[
         falling.silent = frame.startswith(b"SEND\n") and int(body(frame)) >= 7
 
     falling = Confirming(seen=seen)
-    made = TaskSender(
-        sink(
-            f"tcp://127.0.0.1:{falling.port}",
-            destination="/queue/a",
-            timeoutMs=300,
-            window=20,
-            progress=tmp_path,
-        ),
-        Job("job", "0", 1),
-        None,
-    )
+    made = sending(falling, "{}", timeoutMs=300, window=20, progress=tmp_path)
     with pytest.raises(SessionLost, match="7 rows are confirmed"):
         made.run(iter([numbers(0, 100)]))
     falling.close()
@@ -266,14 +241,14 @@ def test_a_task_that_fails_knows_what_was_confirmed(tmp_path: Path, notes: list[
 
 
 def test_receipts_that_vouch_for_less_than_was_thought(
-    broker: Confirming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    confirming: Confirming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failover to another kind of broker the rest goes over a session that asks for more of them."""
     said = iter([True])
     monkeypatch.setattr(RelayThread, "cumulative", property(lambda _: next(said, False)))
-    assert sending(broker, window=8, progress=tmp_path).run(iter([numbers(0, 50)])) == 50
-    assert [body(frame) for frame in broker.sends] == [b"%d" % number for number in range(50)]
-    assert [frame.partition(b"\n")[0] for frame in broker.frames].count(b"DISCONNECT") == 2
+    assert sending(confirming, window=8, progress=tmp_path).run(iter([numbers(0, 50)])) == 50
+    assert [body(frame) for frame in confirming.sends] == [b"%d" % number for number in range(50)]
+    assert [frame.partition(b"\n")[0] for frame in confirming.frames].count(b"DISCONNECT") == 2
     assert JobProgress(tmp_path).position("0", 1) == 50
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stomprelay.pipeline.stomp import spool as module
 from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, covered, read, segments
@@ -48,14 +50,59 @@ def filled(folder: Path, groups: int, size: int = 3, segment: int = 1) -> Messag
     return made
 
 
-def test_what_was_appended_is_read(tmp_path: Path) -> None:
-    """Any range, across segments."""
-    spool = filled(tmp_path, 4)
-    assert (spool.begin, spool.end, len(segments(tmp_path))) == (0, 12, 4)
-    assert bodies(tmp_path, 0, 12) == list(range(12))
-    assert bodies(tmp_path, 4, 8) == [4, 5, 6, 7]
-    assert bodies(tmp_path, 5, 5) == []
+@given(
+    first=st.sampled_from((0, 70)),
+    segment=st.sampled_from((1, 1500)),
+    steps=st.lists(
+        st.tuples(st.sampled_from(("append", "append", "drop", "skip", "again")), st.integers(1, 9))
+    ),
+    data=st.data(),
+)
+def test_it_holds_what_was_appended(
+    first: int,
+    segment: int,
+    steps: list[tuple[str, int]],
+    data: st.DataObject,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Whole segments go, but for the last one, whose name is the sequence; numbers go on where they were, or where it
+    is told to go on. Any range is read, across segments, and what is missing in it is an error.
+    """
+    folder = tmp_path_factory.mktemp("spool")
+    spool = MessageSpool(folder, first=first, segment=segment)
+    held: list[int] = []
+    end = first
+    for what, count in steps:
+        match what:
+            case "append":
+                held += range(end, end + count)
+                end += count
+                assert spool.append(batch(end - count, end)) == end
+            case "drop":
+                before = spool.begin
+                spool.drop_below(end - count)
+                assert spool.begin <= max(end - count, before)
+                assert all(begin > end - count for begin, _ in segments(folder)[1:])
+            case "skip":
+                end += count
+                spool.skip(end)
+            case "again":
+                spool.close()
+                spool = MessageSpool(folder, first=3, segment=segment)
+        held = [each for each in held if each >= spool.begin]
+        assert spool.end == end
     spool.close()
+    begin = data.draw(st.integers(0, end))
+    until = data.draw(st.integers(begin, end + 2))
+    wanted = [each for each in held if begin <= each < until]
+    assert bodies(folder, begin, until, strict=False) == wanted
+    if wanted == list(range(begin, until)):
+        assert bodies(folder, begin, until) == wanted
+        parts = covered(folder, begin, until)
+        assert [each for part in parts for each in range(*part)] == wanted
+    else:
+        with pytest.raises(SpoolError, match=r"does not hold messages \d+ to \d+ any more"):
+            bodies(folder, begin, until)
 
 
 def test_a_segment_is_an_arrow_stream(tmp_path: Path) -> None:
@@ -64,41 +111,6 @@ def test_a_segment_is_an_arrow_stream(tmp_path: Path) -> None:
     ((first, path),) = segments(tmp_path)
     assert first == 0
     assert pa.ipc.open_stream(path).read_all().num_rows == 6
-
-
-def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
-    """The sequence is in the names and the groups, nowhere else."""
-    filled(tmp_path, 3).close()
-    again = MessageSpool(tmp_path)
-    assert (again.begin, again.end) == (0, 9)
-    again.append(batch(9, 11))
-    again.close()
-    assert bodies(tmp_path, 0, 11) == list(range(11))
-
-
-def test_a_new_one_begins_where_it_is_told(tmp_path: Path) -> None:
-    """A query that lost its spool does not count from the beginning again."""
-    spool = MessageSpool(tmp_path, first=70)
-    assert (spool.begin, spool.end) == (70, 70)
-    spool.append(batch(70, 72))
-    spool.close()
-    assert bodies(tmp_path, 70, 72) == [70, 71]
-    again = MessageSpool(tmp_path, first=3)
-    assert (again.begin, again.end) == (70, 72)
-    again.close()
-
-
-def test_segments_that_are_done_go(tmp_path: Path) -> None:
-    """The last one stays, whatever is in it: its name is the sequence."""
-    spool = filled(tmp_path, 4)
-    spool.drop_below(5)
-    assert (spool.begin, spool.end) == (3, 12)
-    spool.drop_below(12)
-    assert (spool.begin, spool.end) == (9, 12)
-    spool.close()
-    again = MessageSpool(tmp_path)
-    assert (again.begin, again.end) == (9, 12)
-    again.close()
 
 
 def test_old_segments_go(tmp_path: Path) -> None:
@@ -112,18 +124,6 @@ def test_old_segments_go(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_a_gap_is_skipped_when_it_is_said(tmp_path: Path) -> None:
-    """What is lost is lost; the numbers go on where the query is."""
-    spool = filled(tmp_path, 1)
-    spool.skip(20)
-    spool.append(batch(20, 22))
-    spool.close()
-    assert bodies(tmp_path, 20, 22) == [20, 21]
-    with pytest.raises(SpoolError, match="does not hold messages 3 to 21 any more"):
-        bodies(tmp_path, 0, 22)
-    assert bodies(tmp_path, 0, 22, strict=False) == [0, 1, 2, 20, 21]
-
-
 def test_rows_that_are_not_there_are_an_error(tmp_path: Path) -> None:
     """Never fewer rows than were asked for, without a word."""
     spool = filled(tmp_path, 3)
@@ -133,18 +133,10 @@ def test_rows_that_are_not_there_are_an_error(tmp_path: Path) -> None:
         bodies(tmp_path, 2, 8)
     with pytest.raises(SpoolError, match="messages 9 to 9 "):
         bodies(tmp_path, 7, 10)
-    with pytest.raises(SpoolError, match="it holds nothing"):
-        bodies(tmp_path / "nowhere", 0, 1)
+    for asked in (bodies, covered):
+        with pytest.raises(SpoolError, match="it holds nothing"):
+            asked(tmp_path / "nowhere", 0, 1)
     assert bodies(tmp_path, 2, 20, strict=False) == [3, 4, 5, 6, 7, 8]
-
-
-def test_ranges_by_segment(tmp_path: Path) -> None:
-    """So that each task opens few files."""
-    filled(tmp_path, 3).close()
-    assert covered(tmp_path, 1, 8) == [(1, 3), (3, 6), (6, 8)]
-    assert covered(tmp_path, 4, 4) == []
-    with pytest.raises(SpoolError, match="it holds nothing"):
-        covered(tmp_path / "nowhere", 0, 1)
 
 
 @pytest.mark.parametrize(

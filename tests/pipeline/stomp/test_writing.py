@@ -17,14 +17,6 @@ from tests.pipeline.stomp.rig import Confirming, schema, sink, until
 ROWS = "destination string, body string"
 
 
-@pytest.fixture
-def broker() -> Iterator[Confirming]:
-    """Give a broker that confirms."""
-    made = Confirming()
-    yield made
-    made.close()
-
-
 def rows(count: int) -> pa.RecordBatch:
     """Make rows for a queue."""
     return pa.RecordBatch.from_pydict({"destination": ["/queue/a"] * count, "body": ["x"] * count})
@@ -41,15 +33,15 @@ def test_nothing_is_overwritten() -> None:
     source.streamWriter(schema(ROWS), overwrite=True)
 
 
-def test_a_task_has_the_keys_of_its_job(broker: Confirming) -> None:
+def test_a_task_has_the_keys_of_its_job(confirming: Confirming) -> None:
     """Another attempt of it, by another copy of the writer, says the same; another job has others."""
-    uri = f"tcp://127.0.0.1:{broker.port}"
+    uri = f"tcp://127.0.0.1:{confirming.port}"
     writer = BatchWriter(sink(uri), schema(ROWS))
     for _ in range(2):
         copy = pickle.loads(pickle.dumps(writer))
         assert copy.write(iter([rows(2)])) == Sent(2, 0)
     StreamWriter(sink(uri), schema(ROWS)).write(iter([rows(1)]))
-    keys = [headers(frame)[b"relay-key"] for frame in broker.sends]
+    keys = [headers(frame)[b"relay-key"] for frame in confirming.sends]
     assert keys[:2] == keys[2:4]
     assert len(set(keys)) == 3
     assert keys[0].endswith(b"/0/0/0")
@@ -61,43 +53,43 @@ def numbered(first: int, end: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"destination": ["/queue/a"] * len(bodies), "body": bodies})
 
 
-def test_a_task_that_fails_and_is_repeated_says_its_first_rows_twice(broker: Confirming) -> None:
+def test_a_task_that_fails_and_is_repeated_says_its_first_rows_twice(confirming: Confirming) -> None:
     """Those that were sent come again, under the same keys and with the same bodies; all others come once."""
-    writer = BatchWriter(sink(f"tcp://127.0.0.1:{broker.port}", window=2), schema(ROWS))
+    writer = BatchWriter(sink(f"tcp://127.0.0.1:{confirming.port}", window=2), schema(ROWS))
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield numbered(0, 4)
-        until(lambda: broker.asked >= 3)  # of what is confirmed, too
+        until(lambda: confirming.asked >= 3)  # of what is confirmed, too
         raise RuntimeError("the rows cannot be read")
 
     with pytest.raises(RuntimeError, match="cannot be read"):
         writer.write(failing())
-    said = len(broker.sends)
+    said = len(confirming.sends)
     assert 3 <= said <= 4
     assert writer.write(iter([numbered(0, 4), numbered(4, 9)])) == Sent(9, 0)
-    sends = [(headers(frame)[b"relay-key"], frame.partition(b"\n\n")[2]) for frame in broker.sends]
+    sends = [(headers(frame)[b"relay-key"], frame.partition(b"\n\n")[2]) for frame in confirming.sends]
     assert sends[:said] == sends[said : 2 * said]
     assert len(sends) == 9 + said
     assert len({key for key, _ in sends}) == len({body for _, body in sends}) == 9
 
 
-def test_a_job_may_have_a_name(broker: Confirming, tmp_path: Path) -> None:
+def test_a_job_may_have_a_name(confirming: Confirming, tmp_path: Path) -> None:
     """Said, or kept with its progress, so that the next run has it too."""
-    uri = f"tcp://127.0.0.1:{broker.port}"
+    uri = f"tcp://127.0.0.1:{confirming.port}"
     BatchWriter(sink(uri, id="mine"), schema(ROWS)).write(iter([rows(1)]))
-    assert headers(broker.sends[0])[b"relay-key"] == b"mine/0/0/0"
+    assert headers(confirming.sends[0])[b"relay-key"] == b"mine/0/0/0"
     BatchWriter(sink(uri, progress=tmp_path), schema(ROWS)).write(iter([rows(3)]))
     again = BatchWriter(sink(uri, progress=tmp_path), schema(ROWS)).write(iter([rows(5)]))
     assert again == Sent(2, 3)
-    assert len({headers(frame)[b"relay-key"].split(b"/")[0] for frame in broker.sends[1:]}) == 1
+    assert len({headers(frame)[b"relay-key"].split(b"/")[0] for frame in confirming.sends[1:]}) == 1
     assert JobProgress(tmp_path).position("0", 0) == 5
     with pytest.raises(ProgressError, match="is of the job"):
         BatchWriter(sink(uri, progress=tmp_path, id="other"), schema(ROWS))
 
 
-def test_what_was_done_is_told(broker: Confirming, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_done_is_told(confirming: Confirming, caplog: pytest.LogCaptureFixture) -> None:
     """And what belongs to the rate alone goes."""
-    writer = BatchWriter(sink(f"tcp://127.0.0.1:{broker.port}", rate=1e6), schema(ROWS))
+    writer = BatchWriter(sink(f"tcp://127.0.0.1:{confirming.port}", rate=1e6), schema(ROWS))
     sent = writer.write(iter([rows(2)]))
     pace = writer._pace()
     assert pace is not None
