@@ -162,6 +162,9 @@ def unread(case: Case, send: Sent) -> bool:
     gone = [each.at for each in case.fates if each.who == "relay" and each.detail in ("is killed", "stops")]
     if any(stay.began < each < until for each in gone):
         return True
+    harm = [each for each in troubles(case) if stay.connected.at < each.at < stay.end]
+    if scene.kind == "plain" and stay.size <= LITTLE and harm and harm[0].detail != "hangs":
+        return at > harm[0].at - 1.0 - 2 * scene.weather[2] - slowed(case, stay, at)
     # An ERROR is written at the end of the session, and the client may be slow to read it.
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
@@ -476,8 +479,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
 
 
 def _receipts_of_acks(case: Case) -> Iterator[str]:
-    """Yield what a client has the RECEIPT of an ACK for, and a broker gave it, and neither removed nor took back.
-    A fan-out gives a RECEIPT for an ACK of several groups when one of them answered.
+    """Yield what a client has the RECEIPT of an ACK for, and a broker gave it, and removes it later or never. What it
+    takes back may have been lost to the relay before. A fan-out needs the answer of one group.
     """
     if case.rough or case.scene.kind == "fanout" or case.scene.routed or not told_apart(case):
         return
@@ -485,13 +488,13 @@ def _receipts_of_acks(case: Case) -> Iterator[str]:
         for name, acked in stay.settles.items():
             receipt = stay.receipts.get(name)
             for each in [] if receipt is None else acked:
-                who = each.headers.get(b"from", b"")
-                if topic(each.headers[b"destination"]):
-                    continue
-                events = [e for e in case.moves[who, each.body] if receipt and e.at <= receipt.at]
+                who, until = each.headers.get(b"from", b""), inf if receipt is None else receipt.at
                 read = max([e.at for e in stay.messages if e.frame == each.frame], default=-inf)
-                last = events[-1:]
-                if last and last[0].what is What.GAVE and last[0].at <= read:
+                moves = case.moves[who, each.body] if not topic(each.headers[b"destination"]) else []
+                last = [e for e in moves if e.at <= until][-1:]
+                later = [e.what for e in moves if e.at > until][:1]
+                given = last and last[0].what is What.GAVE and last[0].at <= read
+                if given and later in ([], [What.SETTLED]):
                     yield f"{stay} has a RECEIPT for its ACK {name.decode()}, and {who.decode()} has {shown(each.body)}"
 
 
