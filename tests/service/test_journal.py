@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from stomprelay.journal.block import Block, Damage, pack_sizes
 from stomprelay.journal.schema import JournalEvent, SegmentHeader
 from stomprelay.journal.segment import FRAMES_DROPPED, read
-from stomprelay.journal.settings import JournalSettings
+from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
 from stomprelay.service.journal import writer_thread
 from stomprelay.service.journal.journal import GRACE, SOFTWARE, Journal
@@ -109,6 +109,30 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     for place in (file, file / "below"):
         with pytest.raises(CannotStart, match=f"^journal: {place} cannot be used: "):
             JournalOnDisk(place).journal.startService()
+
+
+def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
+    """Until half of it is written; both are told, and nothing is left out."""
+    disk = JournalOnDisk(tmp_path, queue=1000, when_full=WhenFull.BLOCK)
+    with patch.object(WriterThread, "start"):
+        disk.journal.startService()
+    for _ in range(20):
+        disk.journal.record(b"[]", 0, pack_sizes(100, 0, 0), b"x" * 100)
+    assert disk.session.held == [True]
+    assert disk.journal.full
+    assert not disk.journal.stuck
+    assert disk.journal.state == "has no room: the relay reads from no session"
+    disk.reactor.advance(2.5)
+    disk.journal.written.start()
+    disk.until(lambda: not disk.journal.full)
+    assert disk.session.held == [True, False]
+    disk.stop()
+    found = disk.read()
+    assert len([each for each in found if each.frames]) == 20
+    events = {each.event: each.facts for each in found if each.event}
+    assert events[JournalEvent.HELD.value] == {"side": "", "reason": "journal"}
+    assert events[JournalEvent.RELEASED.value] == {"side": "", "seconds": 2.5}
+    assert disk.journal.dropped.blocks == 0
 
 
 def test_a_disk_that_fails(tmp_path: Path, log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

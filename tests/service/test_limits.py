@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from twisted.internet.address import IPv4Address
+from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import load
 from stomprelay.relay import inputs
@@ -110,6 +111,35 @@ def test_the_clients_of_a_user() -> None:
     clients[2].disconnects()
     assert sessions.of(Scope.USER, "ann") == sessions.of(Scope.USER, "bob") == 0
     assert sessions._counts == {}
+
+
+def test_a_client_that_sends_too_fast() -> None:
+    """It is not read from until there are tokens, nobody else waits for it, and the log says it once."""
+    harness = RelayHarness(listener(rates=RateLimits(address=Rates(frames=10, burst=0.5))))
+    with capturedLogs() as logs:
+        client, broker = connected(harness, HERE)
+        other, its = connected(harness, THERE)
+        client.sends(SEND * 7)
+        turns(harness)
+        assert broker.written() == SEND * 5
+        client.sends(SEND)
+        assert client.producerState == "paused"
+        waiting = [each.info().limited for each in harness.service.state.sessions]
+        assert waiting == ["frames (address)", None]
+        other.sends(SEND * 2)
+        turns(harness)
+        assert its.written() == SEND * 2
+        for _ in range(5):
+            turns(harness, 0.1)
+        assert broker.written() == SEND * 3
+        assert client.producerState == "producing"
+        assert [each.info().limited for each in harness.service.state.sessions] == [None, None]
+    told = [formatEvent(each) for each in logs if each.get("event") == "limited"]
+    assert len(told) == 1
+    assert told[0].endswith("client is read from no faster: frames, the limit for one address is 10 a second")
+    found = limited(harness)
+    assert found["address", "frames", "paused"] == 2
+    assert 0.1 < found["address", "frames"] < 0.5
 
 
 def test_limits_of_a_user_count_once_it_is_known() -> None:
