@@ -157,7 +157,8 @@ class Wrong(Exception):
 
 class Broker:
     """A broker at one place of the network. It begins to listen with `start`. `rude`: it closes at DISCONNECT without
-    a RECEIPT. `feeling`: how it answers CONNECT: "" well, "refuses", or "goes" at once after CONNECTED.
+    a RECEIPT. `feeling`: how it answers CONNECT: "" well, "refuses", or "goes" at once after CONNECTED. `said`: it
+    wrote so many frames after CONNECTED.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class Broker:
         self.rude = chance.random() < 0.15
         self.feeling = ""
         self.web = self.secure = False
-        self._count = self._connections = 0
+        self.said = self._count = self._connections = 0
 
     def note(self, what: What, session: int = 0, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this broker to the history."""
@@ -577,6 +578,7 @@ class Session:
         name = frame.headers.get(b"id") or frame.headers.get(b"destination")
         found = next((each for each in self.subscriptions if each.name == name and not each.ends), None)
         if found is None:
+            self.note(What.WRONG, detail=f"an UNSUBSCRIBE names nothing that there is: {frame}")
             raise Wrong(b"no such subscription")
         found.ends = True
         random = self.broker.chance.random
@@ -774,4 +776,5 @@ class Session:
             return
         if headers == [(b"receipt-id", self._unanswered)]:
             self._unanswered = None
+        self.broker.said += self.version != b"" and command != b"CONNECTED"
         self.line.write(write(self._writes, command, headers, body))

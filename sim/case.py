@@ -12,6 +12,7 @@ from sim.history import Event, History, What
 from sim.plan import CHANGES, Scene
 
 OF_CLIENTS: Final = (What.CONNECTED, What.SENT, What.READ, What.ENDED)
+MOVES: Final = (What.GAVE, What.SETTLED, What.RETURNED, What.FORGOT)
 LOST: Final = b"what has no receipt may be lost"  # says the relay if it does not know that all was delivered
 
 
@@ -41,8 +42,9 @@ class Stay:
     asked, receipts   what it sent, and the first RECEIPT that it read, by the name of the RECEIPT
     strange           in words: RECEIPTs that it must not read
     subscribed        destination and mode, by the subscription
-    unsubscribed      the RECEIPT that its UNSUBSCRIBE asked for, by the subscription
+    unsubscribed      its UNSUBSCRIBE, by the subscription
     over, inside      COMMIT or ABORT, and what it acknowledged, by the transaction
+    settles           what it acknowledged in no transaction, by the RECEIPT that it asked for
     faulty, odd       it sent what nobody knows (when), or what makes some brokers close the connection
     left, orderly     when it sent DISCONNECT, and whether it has the RECEIPT
     halved, silent    when it closed its sending direction, or fell silent
@@ -59,10 +61,11 @@ class Stay:
     errors: list[Event] = field(default_factory=list)
     read: list[Event] = field(default_factory=list)
     subscribed: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
-    unsubscribed: dict[bytes, bytes | None] = field(default_factory=dict)
+    unsubscribed: dict[bytes, Event] = field(default_factory=dict)
     over: dict[bytes, Event] = field(default_factory=dict)
     acked: list[Event] = field(default_factory=list)
     inside: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    settles: dict[bytes, list[Event]] = field(default_factory=dict)
     connected: Event | None = None
     ended: Event | None = None
     orderly: bool = False
@@ -109,7 +112,10 @@ class Stay:
 
 @dataclass(eq=False)
 class Case:
-    """A history, arranged for the rules: events by their kind, stays of clients, and what each broker did, by body."""
+    """A history, arranged for the rules: events by their kind, stays of clients, and what each broker did, by body.
+
+    moves   what became of a message at a broker
+    """
 
     history: History
     scene: Scene
@@ -124,6 +130,7 @@ class Case:
     versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
     acked: set[tuple[bytes, bytes]] = field(default_factory=set)
     settled: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
+    moves: dict[tuple[bytes, bytes], list[Event]] = field(default_factory=lambda: defaultdict(list))
     astray: list[Event] = field(default_factory=list)
     calm: float = inf
 
@@ -169,6 +176,8 @@ def arranged(history: History) -> Case:
             stay = case.stays[key] = Stay(*key, event.at)
         if event.what in bodies:
             bodies[event.what][event.body].append(event)
+        if event.what in MOVES:
+            case.moves[copy].append(event)
         match event.what:
             case What.ACKED:
                 case.acked.add((event.headers.get(b"from", b""), event.body))
@@ -236,9 +245,11 @@ def _sent(stay: Stay, event: Event) -> None:
             stay.subscribed[name] = place, headers.get(b"ack", b"auto")
             stay.unsubscribed.pop(name, None)
         case b"UNSUBSCRIBE":
-            stay.unsubscribed[name] = receipt
+            stay.unsubscribed[name] = event
         case b"ACK" | b"NACK" if transaction is not None:
             stay.inside[transaction] += stay.acked
+        case b"ACK" if receipt is not None:
+            stay.settles[receipt] = stay.acked
         case b"COMMIT" | b"ABORT" if transaction is not None:
             stay.over[transaction] = event
             for each in stay.sends:

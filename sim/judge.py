@@ -15,7 +15,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
-from sim.case import Case, Sent, Stay, arranged, shown, topic
+from sim.case import LOST, Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from sim.plan import PLAIN
 from stomprelay.relay.model.group import Policy
@@ -56,15 +56,34 @@ def without_relay(case: Case, stay: Stay) -> bool:
 TAKES: Final = ("starts", "hands over", "takes new clients")
 LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
-GIVEN: Final = (b"ACK", b"NACK", b"UNSUBSCRIBE", b"BEGIN", b"ABORT")
-"""Frames whose RECEIPTs the relay may give itself, where the broker was lost that had them."""
-HARMLESS: Final = ("starts", "is well", "goes on", "serves again", "has full queues", "has room again")
+AGAIN: Final = {b"SUBSCRIBE": 0, b"SEND": 1, b"COMMIT": 1}
+"""In which order a next broker gets frames. The RECEIPT of another frame the relay may give itself."""
+ENDS_OF: Final = {
+    "is killed": {"starts"},
+    "hangs": {"goes on", "starts"},
+    "takes no connections": {"takes connections again", "starts"},
+    "serves nobody": {"serves again", "starts"},
+    "has full queues": {"has room again", "starts"},
+    "goes": {"is well"},
+    "refuses": {"is well"},
+    "is taken out of service": {"is in service"},
+}
+"""What lasts of what happens to a broker, and what ends it."""
+HARMLESS: Final = {"has full queues"}.union(*ENDS_OF.values())
 """What happens to a broker and costs it no session."""
 
 
 def troubles(case: Case) -> list[Event]:
     """Return what happened to brokers and may have cost them sessions."""
     return [each for each in case.fates if each.who in case.scene.brokers and each.detail not in HARMLESS]
+
+
+def first_fate(case: Case) -> float:
+    """Return when something happened first to a broker, the relay or one of its connections, after the start."""
+    clients = case.scene.clients
+    return min(
+        [each.at for each in case.fates if each.who not in clients and each.detail != "starts"], default=inf
+    )
 
 
 def nobody_else(case: Case) -> bool:
@@ -79,16 +98,19 @@ def nobody_else(case: Case) -> bool:
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
-    """Return from when to when a broker was well, of all brokers but a route's."""
-    names = [*case.scene.brokers][: -1 if case.scene.routed else None]
-    since, found, dead = dict.fromkeys(names, -inf), [], set[str]()
-    for event in [each for each in case.fates if each.who in names]:
-        if event.who in since:
-            found.append((since.pop(event.who), event.at))
-        dead = dead - {event.who} if event.detail == "starts" else dead
-        dead = dead | {event.who} if event.detail.startswith("is killed") else dead
-        if event.detail.startswith(("starts", "goes on", "is well", "is cut")) and event.who not in dead:
-            since[event.who] = event.at
+    """Return from when to when a broker was well and in service, of all brokers but a route's."""
+    since = dict.fromkeys([*case.scene.brokers][: -1 if case.scene.routed else None], -inf)
+    found: list[tuple[float, float]] = []
+    ill: dict[str, set[str]] = defaultdict(set)
+    for event in case.fates:
+        place, _, told = event.detail.removeprefix("tcp://").partition(" ")
+        who, what = (place, told) if event.who == "relay" else (event.who, event.detail.partition(";")[0])
+        if who in since:
+            found.append((since[who], event.at))
+            ill[who] = {each for each in ill[who] if what not in ENDS_OF.get(each, {"is well"})}
+            ill[who] |= {what} & ENDS_OF.keys() if case.seen else {what} - {"is well"}
+            since[who] = inf if ill[who] else event.at
+    since |= {who: case.calm for who, each in ill.items() if each == {"is taken out of service"}}
     return found + [(each, inf) for each in since.values()]
 
 
@@ -206,7 +228,11 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
 
-UNKNOWN: Final = ("an ACK names nothing that waits", "the relay wrote what the broker cannot read: KeyError")
+UNKNOWN: Final = (
+    "an ACK names nothing that waits",
+    "an UNSUBSCRIBE names nothing that there is",
+    "the relay wrote what the broker cannot read: KeyError",
+)
 """How begins what is no fault of the relay, if a client or a broker says what it should not."""
 
 
@@ -316,7 +342,8 @@ def only_what_was_subscribed(case: Case) -> Iterator[str]:
             places = {each: at for each, (at, _) in stay.subscribed.items()}
             if places.get(name) != place and (named or place not in places.values()):
                 yield f"{stay} read {event.frame}, and is not subscribed to it"
-            answered = stay.receipts.get(stay.unsubscribed.get(name) or b"")
+            ended = stay.unsubscribed.get(name)
+            answered = ended and stay.receipts.get(ended.headers.get(b"receipt", b""))
             giver = case.scene.brokers.get(event.headers.get(b"from", b"").decode())
             lags = giver is not None and giver[0].lags
             behind = answered is not None and answered.at < event.at and not lags
@@ -391,13 +418,21 @@ def a_message_has_one_trace(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
     """A broker removes a message only if a client acknowledged it: a copy that this broker delivered."""
-    brokers = case.scene.brokers
-    calm = sum(event.who in brokers for event in case.fates) == len(brokers)
-    told_apart = calm or {each.version for each in case.scene.clients.values()} == {b"1.2"}
     for event in () if case.rough else case.astray:
-        product, _ = brokers[event.who]
-        if not product.across and (told_apart or not product.counts) and not covered_again(case, event):
+        product, _ = case.scene.brokers[event.who]
+        if not product.across and told_apart(case) and not covered_again(case, event):
             yield f"{event.at:.3f} {event.who} removed {shown(event.body)}, which no client had acknowledged"
+
+
+def told_apart(case: Case) -> bool:
+    """Return whether an ACK names one delivery only: no broker counts them, no session was lost or moved, or all
+    clients speak 1.2.
+    """
+    counts = any(product.counts for product, _ in case.scene.brokers.values())
+    versions = {each.version for each in case.scene.clients.values()}
+    calm = sum(event.who in case.scene.brokers for event in case.fates) == len(case.scene.brokers)
+    calm = calm and undisturbed(case)
+    return calm or versions == {b"1.2"} or not counts
 
 
 def covered_again(case: Case, event: Event) -> bool:
@@ -418,10 +453,11 @@ def covered_again(case: Case, event: Event) -> bool:
 
 @rule_of_brokers
 def an_ack_takes_effect(case: Case) -> Iterator[str]:
-    """A broker removes what a client acknowledged: in a transaction when the client has the RECEIPT of its COMMIT, and
-    soon in calm weather.
+    """A broker removes what a client acknowledged: when the client has the RECEIPT of its ACK or COMMIT, and soon in
+    calm weather.
     """
     brokers = case.scene.brokers
+    yield from _receipts_of_acks(case)
     for stay in case.stays.values():
         for name, end in stay.over.items():
             receipt = stay.receipts.get(end.headers.get(b"receipt", b""))
@@ -445,12 +481,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays[event.who, event.session]
                 read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
-                # configuration.md, `frames`: an ACK waits as well
-                if (
-                    event.at + slowed(case, stay, event.at) < stay.end
-                    and copy in given
-                    and read >= given[copy].at
-                ):
+                waits = slowed(case, stay, event.at)  # configuration.md, `frames`: an ACK waits as well
+                if event.at + waits < stay.end and copy in given and read >= given[copy].at:
                     due[copy] = stay
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 last = given.pop(key, event)
@@ -459,6 +491,26 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                     due.pop(key, None)
     for (broker, body), client in due.items():
         yield f"{client} acknowledged {shown(body)}, and {broker} did not remove it"
+
+
+def _receipts_of_acks(case: Case) -> Iterator[str]:
+    """Yield what a client has the RECEIPT of an ACK for, and a broker gave it, and neither removed nor took back.
+    A fan-out gives a RECEIPT for an ACK of several groups when one of them answered.
+    """
+    if case.rough or case.scene.kind == "fanout" or case.scene.routed or not told_apart(case):
+        return
+    for stay in case.stays.values():
+        for name, acked in stay.settles.items():
+            receipt = stay.receipts.get(name)
+            for each in [] if receipt is None else acked:
+                who = each.headers.get(b"from", b"")
+                if topic(each.headers[b"destination"]):
+                    continue
+                events = [e for e in case.moves[who, each.body] if receipt and e.at <= receipt.at]
+                read = max([e.at for e in stay.messages if e.frame == each.frame], default=-inf)
+                last = events[-1:]
+                if last and last[0].what is What.GAVE and last[0].at <= read:
+                    yield f"{stay} has a RECEIPT for its ACK {name.decode()}, and {who.decode()} has {shown(each.body)}"
 
 
 @rule_of_brokers
@@ -473,29 +525,44 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
         name = event.who.encode(), event.headers.get(b"message-id", b""), event.body
         origins[name] = None if name in origins else (*key, len(given[key]))  # None: which one is not known
         given[key].append(event)
+    first, slow, size = first_fate(case), case.scene.weather[2], case.scene.settings["size"]
+    owners = {(at.who, at.session): each.stay for each in case.sends for at in case.took.get(each.body, ())}
     for stay in case.stays.values():
         read = Counter([event.body for event in stay.messages])
-        last: dict[tuple[str, int], int] = defaultdict(lambda: -1)
+        # at which place it has what a connection gave, and when
+        known: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
         for event in stay.messages:
             name = event.headers.get(b"from", b""), event.headers.get(b"message-id", b""), event.body
             origin = origins.get(name)
             if origin is not None:
                 *_, place = origin
-                if place < last[origin[:2]]:
+                if place < max(known[origin[:2]], default=-1):
                     yield f"{stay} read {shown(event.body)} too late"
-                last[origin[:2]] = max(last[origin[:2]], place)
+                known[origin[:2]][place] = event.at
         # failover.md, "When the relay ends a session": from then on RECEIPTs come, and no MESSAGEs
         ends = min(stay.left, stay.faulty, refused(case, stay))
         for send in stay.sends if case.scene.kind != "fanout" and not stay.errors else ():
             took, sure = case.took.get(send.body, []), send.confirmed is not None and not send.transaction
-            if sure and (send.confirmed or 0.0) < ends and len(took) == 1:
+            if sure and (at := send.confirmed or 0.0) < ends and len(took) == 1:
                 key = took[0].who, took[0].session
-                last[key] = max(last[key], sum(each.at < took[0].at for each in given[key]) - 1)
-        for key, place in last.items():
-            for event in given[key][: place + 1]:
-                subscription = event.headers.get(b"subscription", event.headers[b"destination"])
-                if not read[event.body] and subscription not in stay.unsubscribed:
-                    yield f"{stay} did not read {shown(event.body)}, which {key[0]} gave"
+                known[key].setdefault(sum(each.at < took[0].at for each in given[key]) - 1, at)
+        # while nothing has happened to anybody, a client has soon what it is given
+        ends = min(ends, stay.halved, stay.silent, stay.end, first, *[each.at for each in stay.errors])
+        ends = -inf if stay.odd or owing(case, stay) or case.scene.settings["memory"] < 1 << 30 else ends
+        gone = {name: each.at for name, each in stay.unsubscribed.items()}
+        due: dict[bytes, list[str]] = defaultdict(list)
+        for key in {*known, *[key for key, owner in owners.items() if owner is stay]}:
+            late = 2.5 + 12 * slow + sum(len(each.body) for each in given[key]) / size * 2 * slow
+            soonest = inf
+            for place, event in reversed([*enumerate(given[key])]):
+                at = event.at + late
+                soonest = min(soonest, known[key].get(place, inf), at if at < ends else inf)
+                names = event.headers.get(b"subscription", b""), event.headers[b"destination"]
+                if all(soonest < gone.get(name, inf) for name in names):
+                    due[event.body].append(key[0])
+        for body, whence in due.items():
+            if len(whence) > read[body]:
+                yield f"{stay} did not read {shown(body)}, which {whence[0]} gave"
 
 
 @rule
@@ -543,29 +610,52 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def counters_fit(case: Case) -> Iterator[str]:
     """The relay counts what clients and brokers have seen: at least what they read, at most what they sent."""
+    scene = case.scene
     if case.rough:
         return  # what clients say that err is not in the stays
     stays = list(case.stays.values())
     connected = sum(stay.connected is not None for stay in stays)
     marked = sum(RESENT in event.headers for event in case.of[What.TOOK])
-    told = []  # how many frames the relay has read for certain
+    killed = any(each.who == "relay" and each.detail == "is killed" for each in case.fates)
+    told, answers = [], 0  # how many frames the relay has read for certain
     for stay in stays:
         read = [stay.asked[name] for name in stay.receipts]
         sure = [stay.orderly or each in read or each.body in case.took for each in stay.sent]
+        if killed:
+            break  # its last counts are lost
         told.append(max([at for at, each in enumerate(sure) if each], default=0))
+        answers += len(stay.messages) + sum(each.command == b"SEND" for each in read)
     quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
-    quiet = quiet and not case.counters.get("possibly_lost")
+    quiet = quiet and not case.counters.get("possibly_lost") and case.least["disconnect_timeout"] >= SOON
+    again = sum(
+        max([unconfirmed(case, stay, met.at) for stay in stays], default=0)
+        for met in case.of[What.CONNECTED]
+        if met.who in scene.brokers
+    )
     bounds = {
         "sessions_opened": (connected, len(stays)),
         "sessions_connected": (connected, len(stays)),
         "client_frames": (sum(told), len(case.of[What.SENT]) - connected),
-        "broker_frames": (sum(len(stay.messages) for stay in stays), inf),
+        "broker_frames": (answers, case.history.facts.get("said", inf)),
         "clients_vanished": (0, sum(not stay.orderly for stay in stays)),
-        "frames_resent": (marked, marked if quiet else inf),
+        "frames_resent": (marked, marked if quiet else again),
     }
     for name, (least, most) in bounds.items():
         if name in case.counters and not least <= case.counters[name] <= most:
             yield f"{name} is {case.counters[name]}, and not from {least} to {most}"
+
+
+def unconfirmed(case: Case, stay: Stay, at: float) -> int:
+    """Return how many SENDs of a client the next broker may get again then; none where the session is over."""
+    settings, fans = case.scene.settings, case.scene.kind == "fanout"
+    # limits.md: a client that is not read from leaves, and nobody sees it
+    unseen = stay.size > LITTLE or any(
+        settings[name] != PLAIN[name] for name in ("buffer", "memory", "frames", "size")
+    )
+    if not stay.began < at < (inf if unseen else stay.end + settings["disconnect_timeout"] + 1.0):
+        return 0
+    kept = [each for each in stay.sends if case.scene.confirm or each.receipt or each.transaction]
+    return sum(each.event.at < at and (fans or (each.confirmed or inf) >= at) for each in kept)
 
 
 @rule_of_brokers
@@ -578,21 +668,52 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
         return
     counted = case.counters.get("possibly_lost", 0)
     copies = len(scene.brokers) if scene.kind == "fanout" else 1
-    sure = scene.confirm and scene.kind == "failover"
-    times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
-    shaken = {each for each in stays if each.odd or any(each.began - 5.0 < at < each.end for at in times)}
-    shaken = set() if sure else shaken
-    unsure = [send for send in case.sends if send.confirmed is None]
-    unsure = [send for send in unsure if send.stay in shaken or not send.stay.orderly]
-    if counted > (len(unsure) if copies == 1 else copies * len(case.sends)):
-        yield f"{counted} SENDs are counted as possibly lost, and only {len(unsure)} have no RECEIPT"
+    unsure = sum(doubtful(case, stay, copies) for stay in stays)
+    if counted > unsure:
+        yield f"{counted} SENDs are counted as possibly lost, and only {unsure} have no RECEIPT"
     harm = case.least["disconnect_timeout"] < SOON or case.least["buffer"] <= 600 or copies > 1
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
+    # limits.md: what a client that left has said is delivered at its rate, for one `disconnect_timeout`
+    harm = harm or (case.least["frames"] is not None and not all(stay.orderly for stay in stays))
     for event in case.fates:
         harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
         harm = harm or (event.at < case.calm and event.detail in LEAVES)
     if counted and not harm and all(send.number is None or case.took.get(send.body) for send in case.sends):
         yield f"{counted} SENDs are counted as possibly lost, and nothing happened"
+
+
+def doubtful(case: Case, stay: Stay, copies: int) -> int:
+    """Return how many SENDs of a client may count as possibly lost, each so many times at most."""
+    scene, patience = case.scene, case.least["disconnect_timeout"]
+    confirm = scene.confirm and scene.kind != "plain"
+    sure = confirm and scene.kind == "failover"
+    times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
+    last, leaves = stay.end + patience, min(stay.end, stay.left, stay.halved, stay.faulty, stay.silent)
+    # how soon a broker confirms what it took
+    quick = 1.0 + 12 * scene.weather[2] + slowest(case)
+    # When SENDs may be lost: with the first broker, or one that confirms too late; if all are kept, at the end only.
+    harm = min([at for at in times if stay.began - 5.0 < at < last], default=inf)
+    harm = min(harm, leaves if quick > patience - 0.5 else inf)
+    harm = -inf if stay.odd else inf if sure else harm
+    if copies == 1 and harm == inf and (stay.orderly or (stay.told and stay.end < inf)):
+        return 0
+    # failover.md, "nothing: it closed its connection": each broker gets half of the time
+    in_time = leaves + (patience / 2 if patience >= SOON else 0.0) - quick
+    in_time = -inf if owing(case, stay) or scene.settings["memory"] < 1 << 30 else in_time
+    places = {id(event): at for at, event in enumerate(stay.sent)}
+    read = [(places[id(stay.asked[name])], each.at) for name, each in stay.receipts.items()]
+    # failover.md, "SEND without `receipt`": it counts if no frame behind it has its RECEIPT
+    read = read if copies == 1 and not (scene.routed or confirm) else []
+    lost = 0
+    for send in stay.sends:
+        took = [(each.who, each.at) for each in case.took.get(send.body, ()) if each.at < in_time]
+        quiet = {who for who, at in took if not any(at <= each < at + quick for each in times)}
+        kept = confirm or send.receipt is not None
+        behind = [at for place, at in read if place > places[id(send.event)] and not send.transaction]
+        known = send.confirmed is not None or min([*behind, last if took else inf]) < harm
+        safe = len(quiet) if kept or harm == inf else 0
+        lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
+    return lost
 
 
 @rule
@@ -643,15 +764,9 @@ EXCUSES: Final = {
     b"the transaction cannot be committed": ("a COMMIT", "failover.md: an ACK in a transaction"),
     b"the quorum cannot be reached": ("a fan-out", "failover.md: Fan-out"),
     b"a transaction cannot span upstreams": ("a route", "failover.md: Routes"),
-    b"connection to the broker was lost": (
-        "it leaves",
-        "failover.md: DISCONNECT, and a half-closed connection",
-    ),
+    b"connection to the broker was lost": ("it leaves", "failover.md: DISCONNECT, half-closed connections"),
     REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
-    b"a frame cannot be delivered": (
-        "full queues",
-        "failover.md: A frame that costs brokers their connection",
-    ),
+    b"a frame cannot be delivered": ("full queues", "failover.md: A frame that costs brokers ..."),
     b"NACK cannot be said to the broker": ("an older broker", "translation.md: NACK"),
     b"a header cannot be said": ("losses are rejected", "configuration.md: loss"),
     b"heart-beat missed": ("silence", "failover.md: When the relay ends a session"),
@@ -682,9 +797,14 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     products = [product for product, _ in scene.brokers.values()]
     refuses = any(each.detail == "refuses" for each in before)
     lost = any(stay.began - 5.0 <= each.at <= at and each.detail != "refuses" for each in troubles(case))
-    lost = lost or scene.brokers.keys() <= {
-        each.detail[6:].split()[0] for each in before if "out of" in each.detail
-    }
+    route = [*scene.brokers][-1:] if scene.routed else []
+    paused = {each.detail[6:].split()[0] for each in before if "out of" in each.detail}.union(route)
+    # failover.md, "Routes": the broker of a route is asked when a destination first needs it
+    lost = (
+        lost
+        or scene.brokers.keys() <= paused
+        or any((e.who, e.detail) == (*route, "refuses") for e in before)
+    )
     # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
     slow = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5
     lost = lost or (min(stay.left, stay.halved) < at and slow)
@@ -745,7 +865,7 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
     good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     slow = slowest(case)
-    quick = [(-inf, inf, 2.0 + 12 * scene.weather[2] + slow)] if well else []
+    quick = [(-inf, inf if well else first_fate(case), 2.0 + 12 * scene.weather[2] + slow)]
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
@@ -754,17 +874,14 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     hangs = any(each.detail == "hangs" for each in case.fates)
     # failover.md, "How long it takes": `connect_timeout`, which is 2 seconds, is over on a slow network
     answered = {(each.who, each.session): each.at for each in case.of[What.CONNECTED]}
-    slowly = [
-        at for at, who, _, number, *_ in case.of[What.MET] if answered.get((who, number), inf) > at + 0.5
-    ]
-    slowly = slowly if scene.weather[2] > 0.1 else []
+    met = case.of[What.MET] if scene.weather[2] > 0.1 else []
+    slowly = [each.at for each in met if answered.get((each.who, each.session), inf) > each.at + 0.5]
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
         if without_relay(case, stay) or chokes(case, stay):
             continue
-        clear = [(case.calm, inf, SOON), (case.calm + SOON, inf, 4.5 + 4 * scene.weather[2])]
-        clear = [] if stay.faulty < inf or stay.odd else clear
+        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
         for since, until, what in _waits(case, stay) if not owing(case, stay) else ():
             pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
@@ -810,14 +927,16 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
     short = rude or case.least["disconnect_timeout"] < SOON
     late = slowest(case) and slowest(case) + 1.0
-    single = case.scene.kind != "fanout" and not case.scene.routed
+    single, first = case.scene.kind != "fanout" and not case.scene.routed, first_fate(case)
     for stay in case.stays.values():
         refused = {each.headers.get(b"receipt-id") for each in stay.errors}
-        until = min([stay.end, stay.silent, *[each.at for each in stay.errors]]) - late
-        # failover.md, "What the client did when the broker died"
-        given = GIVEN if any(e.detail != "starts" and e.at < stay.end for e in case.fates) else ()
-        proofs = [stay.asked[name] for name, read in stay.receipts.items() if read.at < until]
-        last = max([0.0, *[each.at for each in proofs if each.command not in given]])
+        until = min([stay.end, stay.silent, *[each.at for each in stay.errors]])
+        proofs = [(stay.asked[name], read.at) for name, read in stay.receipts.items()]
+        # failover.md, "What the client did when the broker died": what is in a transaction is sent again with it
+        proofs = [each for each in proofs if stay.end < first or b"transaction" not in each[0].headers]
+        # RabbitMQ confirms in any order, so its loss may take the RECEIPT of an earlier frame
+        between = late and any(LOST in each.body for each in stay.errors)
+        proofs = proofs if single and not (stay.odd or between) else []
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
@@ -825,12 +944,18 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         in_time = stay.orderly and stay.end < stay.left + case.scene.settings["disconnect_timeout"]
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
-            due = told and asked.command == b"SEND" and asked.at < stay.faulty
+            due = told and asked.at < stay.faulty
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
-            # who has the RECEIPT of a later frame has that of an earlier one
-            due = due or (single and asked.at < last and not stay.odd and name not in refused)
-            if due and name not in stay.receipts and b"transaction" not in asked.headers:
+            # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
+            most = until - late * (asked.command in (b"SEND", b"COMMIT"))
+            for proof, at in () if due or name in stay.receipts else proofs:
+                ordered = AGAIN.get(proof.command, -1) >= AGAIN.get(asked.command, 2) or at < first
+                due = due or (asked.at < proof.at and at < most and ordered)
+            inside = b"transaction" in asked.headers and (
+                asked.command in (b"SEND", b"ACK", b"NACK") or stay.errors
+            )
+            if due and name not in stay.receipts and not inside and name not in refused:
                 yield f"{stay} read all, and no RECEIPT {name.decode()}"
 
 
@@ -839,12 +964,13 @@ def a_session_ends(case: Case) -> Iterator[str]:
     """A session ends soon after its client sent DISCONNECT, closed its sending direction, read a last ERROR, or fell
     silent, though it had promised heart-beats; and who sends what nobody knows is told soon. This holds in calm
     weather; for silence and faults always, where nothing happens to the relay and it always reads. In the end no
-    session is left.
+    session is left. What is sent while no broker is well is read when one is (failover.md, "What the client did when
+    the broker died").
     """
     settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
     plain = all(settings[name] == PLAIN[name] for name in ("buffer", "memory", "frames", "size"))
-    soon = case.seen and plain and undisturbed(case)
+    soon, well = case.seen and plain and undisturbed(case), spells(case) if case.seen else []
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
@@ -860,7 +986,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
             (stay.halved, stay.end, ENDS, case.calm),
             (last_word, stay.end, ENDS, case.calm),
             (stay.silent if beats else inf, stay.end, SILENT, 0.0 if always else case.calm),
-            (stay.faulty if case.seen else inf, told, fault, 0.0 if always else case.calm),
+            # failover.md, "What the client did when the broker died": frames are read when there is a broker
+            *[(stay.faulty, min(told, b), fault, max(a, 0.0 if always else case.calm)) for a, b in well],
         ):
             begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
             if since < inf and until > begins + most + slowed(case, stay, since):
@@ -874,17 +1001,21 @@ def a_session_ends(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
     """Relays open few connections to a broker in a second for each session, beside one for each that a client opens. A
-    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read.
+    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read. Who resumes
+    a broker has it asked anew (failover.md, "Planned switch-over").
     """
     patience = case.scene.settings["disconnect_timeout"]
     spans = [(each.began, each.end + patience + slowed(case, each, inf)) for each in case.stays.values()]
+    resumed = [each.at for each in case.fates if each.detail.endswith("is in service")]
     last: dict[str, list[float]] = defaultdict(list)
     for event in case.of[What.MET] if not case.rough else ():
         times = last[event.who]
         times[:] = [at for at in times if at > event.at - 1.0] + [event.at]
         # In a second before its end a session may have opened some, too.
         there = sum(begins <= event.at <= ends + 1.0 for begins, ends in spans)
-        if len(times) > 6 * there + 5 + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
+        anew = sum(event.at - 1.0 < at <= event.at for at in resumed)
+        most = 6 * there * (1 + anew) + 5
+        if len(times) > most + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
             yield f"{event.who} got {len(times)} connections within a second"
             times.clear()
 
@@ -904,7 +1035,7 @@ def nobody_goes_to_a_paused_broker(case: Case) -> Iterator[str]:
                 paused.pop(name, None)
         elif event.what is What.CALM:
             return
-        elif event.what is What.MET and event.at > paused.get(event.who, inf) + 3.0:
+        elif event.what is What.MET and event.at > paused.get(event.who, inf) + 1.0:
             yield f"{event.who} was out of service, and got a connection"
 
 

@@ -279,15 +279,18 @@ def draw(seed: int, number: int) -> Plan:
     steps += _transactions(Random(f"{seed}/{number}/transactions"), [*clients], length)
     scene = _rougher(Random(f"{seed}/{number}/more"), Scene(kind, brokers, clients, weather, settings))
     scene, steps = _rarer(Random(f"{seed}/{number}/rare"), scene, steps)
+    moment = Random(f"{seed}/{number}/moment")
+    if moment.random() < 0.5:
+        scene, steps = _moment(moment, scene)
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
 
 
 def _rarer(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
     """Return the scene and the steps, in some worlds with what chance alone hardly brings: clients that fall silent
-    when they are served, or brokers that are paused while they take sessions whose clients leave.
+    when they are served.
     """
-    random, what = chance.random, chance.random()
-    if what < 0.04:
+    random = chance.random
+    if random() < 0.04:
         clients = {name: each._replace(pipelines=True, beats=True) for name, each in scene.clients.items()}
         scene = replace(scene, clients=clients, settings=scene.settings | {"beats": True})
         steps = [
@@ -301,16 +304,153 @@ def _rarer(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list
                 Step(at + random() * 0.05, name, "send", (0, 1, 0, 0)),
                 Step(at + random() * 0.5, name, "silence"),
             ]
-    elif what < 0.08:
-        begins = random() * 3
-        for number, name in enumerate(scene.brokers):
-            steps += [Step(begins, name, "kill", (0,)), Step(begins + 1 + 2 * random(), name, "start")]
-            steps.append(Step(begins + 0.5 + 2.5 * random(), "relay", "pause", (number,)))
-            steps.append(Step(begins + 4 + 3 * random(), "relay", "resume", (number,)))
-        for name in scene.clients:
-            at = begins + 0.1 + 2 * random()
-            steps += [Step(at, name, "send", (0, 1, 0, 0)), Step(at + 0.2, name, "disconnect")]
     return scene, steps
+
+
+def _moment(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
+    """Return a simpler scene, and steps for one moment: one or two kinds of trouble come to a broker or to all; just
+    then clients send, read, subscribe and leave, each in few ways.
+    """
+    random, choice = chance.random, chance.choice
+    alike, product = choice((*VERSIONS, None, None)), choice((*PRODUCTS, None, None, None))
+    counts = random() < 0.15
+    brokers = {name: (product or own, alike or most) for name, (own, most) in scene.brokers.items()}
+    if counts:
+        brokers = {
+            name: (choice(PRODUCTS[1:])._replace(counts=True), each[1]) for name, each in brokers.items()
+        }
+    nacks, beats = all(each.nacks_1_0 for each, _ in brokers.values()), random() < 0.2
+    clients = {}
+    for name, habit in scene.clients.items():
+        version = alike or habit.version
+        nacked = nacks or version != b"1.0"
+        clients[name] = Habit(version, habit.pipelines, habit.returns, beats=beats, nacks=nacked)
+    settings = PLAIN | {
+        "confirm": random() < 0.7,
+        "beats": beats or random() < 0.2,
+        "disconnect_timeout": choice((0.5, 5.0, 5.0)),
+        "unacknowledged": choice((1000, 1000, 3)),
+        "buffer": choice((1 << 20, 1 << 20, 600)),
+        "all": random() < 0.5,
+        "fast": random() < 0.5,
+        "longest_delay": choice((1.0, 1.0, 60.0)),
+        "policy": choice((Policy.FAILOVER, Policy.FAILOVER, Policy.TOGETHER)),
+    }
+    begins, length = 1.0 + random(), choice((0.1, 0.5, 2.0))
+    steps = [Step(0.3 * random(), name, "connect") for name in clients]
+    first, how, second = choice(_STORIES)
+    names = [*brokers]
+    hit = choice((names[:1], names[:1], names, names, [choice(names)]))
+    for number, name in enumerate(names):
+        at = begins + length * random()
+        if name in hit:
+            steps += _trouble(chance, first, at, name, number)
+        if second and how != "then" and (name in hit) is not (how == "elsewhere"):
+            steps += _trouble(chance, second, at, name, number)
+    if how == "then":
+        at, name = max([step.at for step in steps]) + choice((0.05, 0.3, 1.0)) * random(), choice(hit)
+        steps += _trouble(chance, second, at, name, names.index(name))
+    leaves = choice(("", "", *["disconnect", "vanish"] * 2, *_ENDS))
+    for name in clients:
+        steps += _busy(chance, name, begins, length, leaves)
+    scene = replace(
+        scene,
+        brokers=brokers,
+        clients=clients,
+        weather=(choice((0.0, 0.9)), 0.0, choice((0.001, 0.02, 0.3))),
+        settings=settings,
+        mood=0.0,
+        tight=False,
+        routed=False,
+        auth=False,
+        versions=(),
+    )
+    return scene, steps
+
+
+def _busy(chance: Random, name: str, begins: float, length: float, leaves: str) -> list[Step]:
+    """Return what a client does just then, and how it leaves, if it does."""
+    random, choice = chance.random, chance.choice
+    asks, size, reads = choice((0.0, 0.5, 1.0)), choice((0, 0, 0, 20_000)), choice((0, 0, 1, 2))
+    inside = int(random() < 0.2)
+
+    def soon(more: float = 0.6) -> float:
+        return begins - 0.3 + (length + more) * random()
+
+    def subscribe(at: float) -> Step:
+        return Step(at, name, "subscribe", (int(random() * 5), int(random() * 3), int(random() < asks)))
+
+    steps = []
+    for _ in range(choice((1, 3, 12))):
+        what = choice((0, 0, 2, 3, 4)), int(random() < asks), inside * int(random() * 2), size
+        steps.append(Step(soon(), name, "send", what))
+    if inside:
+        at = soon()
+        steps += [Step(at, name, "begin", (0,)), Step(at + (length + 0.5) * random(), name, "commit", (0, 1))]
+    if random() < 0.1:
+        steps.append(Step(soon(), name, "poison", (0, int(random() * 2))))
+    for _ in range(choice((1, 2, 3)) if reads else 0):
+        steps.append(subscribe(0.3 + (begins - 0.3) * random()))
+    for _ in range(choice((0, 4, 12)) if reads else 0):
+        steps.append(
+            Step(soon(2.0), name, choice(("ack", "ack", "nack")), (int(random() * 6), int(random() * 2)))
+        )
+    for _ in range(3 if reads == 2 else 0):
+        at = soon()
+        steps += [Step(at, name, "unsubscribe", (int(random() * 9), int(random() * 2)))]
+        steps += [
+            subscribe(at + 0.5 * random()),
+            Step(at - 0.3 * random(), name, "burst", (int(random() * 3), 6)),
+        ]
+    if leaves and random() < 0.8:
+        steps.append(Step(begins + 1.5 * length * random(), name, leaves))
+    if random() < 0.3:
+        steps += [Step(soon(1.0), name, "connect") for _ in range(3)]
+    return steps
+
+
+_STORIES: Final = (
+    *[("kill", "", "")] * 3,
+    *[("kill", "then", "pause")] * 3,
+    *[("stall", "and", "pause")] * 2,
+    *[("pause", "elsewhere", "refuses"), ("pause", "elsewhere", "refuse"), ("mute", "and", "pause")],
+    *[("goes", "and", "kill"), ("kill", "then", "kill"), ("stall", "then", "part"), ("kill", "then", "goes")],
+    *[
+        (each, "", "")
+        for each in ("", "part", "part", "goes", "stall", "stall", "pause", "fill", "mute", "cut")
+    ],
+)
+"""Kinds of trouble: one; a second with it, at one broker when it is over, or at the other brokers."""
+
+
+def _trouble(chance: Random, what: str, at: float, name: str, number: int) -> list[Step]:
+    """Return a kind of trouble that a broker has from then on, and how it ends."""
+    random = chance.random
+    later = at + chance.choice((1.0, 12.0) if what == "stall" else (0.1, 1.0, 4.0, 12.0)) * random()
+    which, most = int(random() * 9), int(random() * 2) * 400
+    match what:
+        case "kill":
+            steps = [Step(at, name, "kill", (most,)), Step(later, name, "start")]
+            if random() < 0.4:  # it listens, and needs longer until it serves
+                steps += [Step(later, name, "stall", (1,)), Step(later + 1.5 * random(), name, "stall", (0,))]
+            return steps
+        case "stall" if random() < 0.6:
+            end = [Step(later, name, "kill", (0,)), Step(later + random(), name, "start")]
+            return [Step(at, name, "stall", (1,)), *end]
+        case "pause":
+            return [Step(at, "relay", "pause", (number,)), Step(later, "relay", "resume", (number,))]
+        case "part":
+            return [Step(at, name, "part")]
+        case "cut":
+            return [Step(at, name, "cut", (which, most))]
+        case "half_close":
+            return [Step(at, name, "half_close", (which,))]
+        case "refuses" | "goes":
+            return [Step(at, name, "feel", (1 + (what == "goes"),)), Step(later, name, "feel", (0,))]
+        case "":
+            return []
+        case _:
+            return [Step(at, name, what, (1,)), Step(later, name, what, (0,))]
 
 
 def _transactions(chance: Random, clients: list[str], length: float) -> list[Step]:

@@ -3,8 +3,9 @@
     python -m sim.proof [NAME ...] [--minutes 10] [--jobs 2] [--seed 1] [--renew]
 
 A patch is put into a copy of `stomprelay` and `sim`. Worlds are played there until one breaks a rule that the same
-world without the patch does not break. The table tells which rule, in which world, after how many seconds. A name may
-be the path of another patch. With `--renew` nothing is played: patches are written again for the code as it is now.
+world without the patch does not break. The table tells which rule, in which world, after how many seconds of processor
+time. A name may be the path of another patch. With `--renew` nothing is played: patches are written again for the code
+as it is now.
 """
 
 import argparse
@@ -22,8 +23,7 @@ from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Timer
-from time import monotonic
+from time import process_time
 from typing import Final, NamedTuple
 
 from sim.plan import draw
@@ -36,7 +36,9 @@ _LEFT_OUT: Final = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "pipelin
 
 
 class Proof(NamedTuple):
-    """What became of a defect: the rule that found it, or why none did; the world's number; and the seconds it took."""
+    """What became of a defect: the rule that found it, or why none did; the world's number; and the seconds of
+    processor time until then.
+    """
 
     defect: str
     rule: str
@@ -81,34 +83,32 @@ def renewed(patch: Path) -> str:
     return "".join(parts)
 
 
-def _worlds(folder: str, seed: int, seconds: float) -> Iterator[tuple[int, list[str]]]:
-    """Play worlds in a process of their own, with the sources in this folder. Yield those that break rules."""
-    command = [sys.executable, "-m", "sim.proof", "--play", "--seed", str(seed)]
+def _worlds(folder: str, seed: int, minutes: float) -> Iterator[tuple[int, list[str], float]]:
+    """Play worlds in a process of their own, with the sources in this folder. Yield those that break rules, and the
+    seconds of processor time until then.
+    """
+    command = [sys.executable, "-m", "sim.proof", "--play", "--seed", str(seed), "--minutes", str(minutes)]
     environment = os.environ | {"STOMPRELAY_PURE": "1", "PYTHONPATH": folder}
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as player:
         assert player.stdout is not None
-        limit = Timer(seconds, player.kill)
-        limit.start()
         try:
             yield from map(json.loads, player.stdout)
         finally:
-            limit.cancel()
             player.kill()
 
 
-def prove(patch: Path, seed: int, seconds: float) -> Proof:
-    """Put a defect back, and play worlds for at most so many seconds. Return what became of it."""
-    begun = monotonic()
+def prove(patch: Path, seed: int, minutes: float) -> Proof:
+    """Put a defect back, and play worlds for at most so many minutes. Return what became of it."""
     with TemporaryDirectory() as folder:
         for name in ("stomprelay", "sim"):
             shutil.copytree(ROOT / name, Path(folder) / name, ignore=_LEFT_OUT)
         if wrong := apply(patch, Path(folder)):
             return Proof(patch.stem, f"DOES NOT APPLY: {wrong.splitlines()[0]}", None, 0.0)
-        for number, rules in _worlds(folder, seed, seconds):
+        for number, rules, seconds in _worlds(folder, seed, minutes):
             for rule in rules:
                 if rule not in _rules(seed, number):
-                    return Proof(patch.stem, rule, number, monotonic() - begun)
-    return Proof(patch.stem, "NOT FOUND", None, monotonic() - begun)
+                    return Proof(patch.stem, rule, number, seconds)
+    return Proof(patch.stem, "NOT FOUND", None, minutes * 60)
 
 
 def _rules(seed: int, number: int) -> list[str]:
@@ -117,11 +117,13 @@ def _rules(seed: int, number: int) -> list[str]:
         return list(dict.fromkeys([each.rule for each in played(draw(seed, number))]))
 
 
-def _play(seed: int) -> None:
-    """Play worlds without end, and print those that break rules."""
+def _play(seed: int, minutes: float) -> None:
+    """Play worlds for so many minutes of processor time, and print those that break rules."""
     for number in count():
         if rules := _rules(seed, number):
-            print(json.dumps([number, rules]), flush=True)
+            print(json.dumps([number, rules, process_time()]), flush=True)
+        if process_time() > minutes * 60:
+            return
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -130,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="defects, or paths of patches; all without a name"
     )
-    parser.add_argument("--minutes", type=float, default=10.0, help="the time for each defect (10)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="processor time for each defect (10)")
     parser.add_argument("--jobs", type=int, default=1, help="how many defects at a time (1)")
     parser.add_argument("--seed", type=int, default=1, help="of the worlds (1)")
     parser.add_argument(
@@ -139,7 +141,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--play", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.play:
-        _play(given.seed)
+        _play(given.seed, given.minutes)
+        return 0
     wanted, found = patches(given.names), 0
     if given.renew:
         for patch in wanted:
@@ -152,7 +155,7 @@ def main(arguments: Sequence[str]) -> int:
         return int(found < len(wanted))
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as processes:
         each = processes.map if given.jobs > 1 else map
-        for proof in each(partial(prove, seed=given.seed, seconds=given.minutes * 60), wanted):
+        for proof in each(partial(prove, seed=given.seed, minutes=given.minutes), wanted):
             found += proof.world is not None
             world = "-" if proof.world is None else f"{given.seed}/{proof.world}"
             print(f"{proof.defect:32} {proof.rule:36} {world:>10} {proof.seconds:7.1f} s", flush=True)

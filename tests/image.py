@@ -65,12 +65,6 @@ def copied() -> list[str]:
     return [source for each in copies if "from" not in each.options for source in each.words[:-1]]
 
 
-def left_out() -> list[str]:
-    """The patterns of what is left out of that."""
-    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    return [line.removeprefix("**/") for line in lines if line.startswith("**/")]
-
-
 def configuration() -> Path:
     """The file that the image has where its entry point reads one."""
     [place] = [word for word in entry_point() if word.endswith(".toml")]

@@ -1,6 +1,6 @@
 """Clients together: turns, slow subscribers, the end of the service."""
 
-from tests.broker.scene import Scene, header
+from tests.broker.scene import Scene
 
 
 def test_messages_are_shared_out_in_one_write_each() -> None:
@@ -30,23 +30,6 @@ def test_a_topic_s_subscriber_that_is_too_slow_is_disconnected() -> None:
     assert quick.bodies() == [b"1", b"2", b"3", b"4"]
     assert publisher.closed is None
     assert (len(scene.broker.connections), scene.memory) == (2, 0)
-
-
-def test_one_who_is_too_slow_for_what_it_publishes_itself() -> None:
-    """Its own input ends its connection; what it held goes to others in the same input."""
-    scene = Scene(topic_messages=1)
-    other, client = scene.client(), scene.client()
-    client.subscribes(b"/topic/a", b"client", more=b"prefetch-count:1\n")
-    client.subscribes(b"/queue/a", b"client", id=b"2")
-    other.subscribes(b"/queue/a", b"client", more=b"prefetch-count:1\n")
-    other.sends_to(b"/queue/a", b"1", b"2")
-    (message,) = other.messages()
-    other.acknowledges(b"ACK", message)
-    client.sends_to(b"/topic/a", b"1", b"2", b"3")
-    client.receives_error(b"too slow for a topic")
-    (message,) = other.messages()
-    assert header(message, b"redelivered") == b"true"
-    assert client.wake == float("inf")
 
 
 def test_a_chain_of_slow_subscribers_falls_together() -> None:

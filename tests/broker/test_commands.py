@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from stomprelay.session.effects import How
 from tests.broker.scene import Scene, header, in_every_version, in_named_versions
 
 SEND_A = b"SEND\ndestination:/queue/a\n\n"
@@ -541,20 +540,6 @@ def test_each_connection_has_its_bounds(bound: str, frame: bytes, message: bytes
 
 
 # DISCONNECT
-
-
-@in_every_version
-def test_a_client_says_goodbye(version: bytes) -> None:
-    """Its receipt is the last it hears; whatever it says afterwards does not count."""
-    scene = Scene()
-    client, other = scene.client(version), scene.client()
-    other.subscribes(b"/queue/a")
-    client.sends(b"DISCONNECT\nreceipt:77\n\n\0" + SEND_A + b"late\0NONSENSE")
-    client.receives(b"RECEIPT\nreceipt-id:77\n\n\0")
-    assert client.closed is How.LINGER
-    client.sends(SEND_A + b"later\0")
-    assert other.reads() == b""
-    assert len(scene.broker.connections) == 1
 
 
 @in_every_version

@@ -42,21 +42,6 @@ def test_anybody_may_log_in() -> None:
     assert not any(word in note.text for note in scene.notes for word in ("secret", "alice"))
 
 
-def test_frames_may_come_along_with_connect() -> None:
-    """Nobody has to wait for CONNECTED; they are read in the version that was agreed."""
-    client = Scene().opens()
-    client.sends(
-        HELLO[b"1.2"]
-        + b"SUBSCRIBE\nid:a\\cb\ndestination:/queue/a\n\n\0SEND\ndestination:/queue/a\n\nx\0DISCONNECT\nreceipt:r\n\n\0"
-    )
-    connected, message, receipt = client.messages()
-    assert connected.startswith(b"CONNECTED\n")
-    assert message == b"MESSAGE\nsubscription:a\\cb\ndestination:/queue/a\nmessage-id:b-1\n\nx"
-    assert receipt == b"RECEIPT\nreceipt-id:r\n\n"
-    assert client.writes == 1
-    assert client.closed is How.LINGER
-
-
 def test_without_a_common_version_there_is_no_connection() -> None:
     """The versions that would do are named (STOMP 1.2, "Protocol Negotiation")."""
     scene = Scene()
@@ -172,23 +157,6 @@ def test_a_silent_client_is_given_up() -> None:
 
 
 # Slowness
-
-
-def test_what_waits_is_written_in_turns() -> None:
-    """A long queue is not written all at once: the rest comes when the client is woken, one write each time."""
-    scene = Scene(burst=300)
-    sender, client = scene.client(), scene.client()
-    sender.sends_to(b"/queue/a", *[b"%03d" % number for number in range(20)])
-    client.subscribes(b"/queue/a")
-    sends = client.writes
-    first = client.bodies()
-    assert 1 < len(first) < 10
-    sender.sends_to(b"/queue/a", b"020")
-    assert client.reads() == b""
-    scene.time_passes(0)
-    rest = client.bodies()
-    assert [*first, *rest] == [b"%03d" % number for number in range(21)]
-    assert 1 < client.writes - sends < 10
 
 
 def test_turns_wait_for_a_slow_client() -> None:

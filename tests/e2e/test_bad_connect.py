@@ -76,29 +76,6 @@ def test_a_login_that_rabbitmq_closes_for(
             assert another.connect().startswith(b"CONNECTED\n")
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize(
-    "login", [b"shutdown", b"too many", b"x\\nversion:1.1\\nmessage:Broker has been stopped"]
-)
-def test_a_login_that_reads_like_an_outage(
-    login: bytes, activemq: Broker, activemq_2: Broker, tmp_path: Path
-) -> None:
-    """ActiveMQ quotes it in its ERROR, which is the client's; one broker was asked, and it is as well as before."""
-    with (
-        nodes(activemq, activemq_2) as members,
-        fleet(tmp_path, members, upstream([each.uri for each in members])) as running,
-    ):
-        waiting = provoked(running, login)
-        for client in waiting:
-            assert b"\nmessage:User name [" in client.frame()
-            client.close()
-        running.relay.wait_until(lambda: all(node.proxy.connections == 0 for node in members))
-        assert states(running) <= {"up", "unknown"}
-        assert members[1].proxy.connections == 0
-        with Connection.to(running.port) as good:
-            assert good.connect().startswith(b"CONNECTED\n")
-
-
 def test_a_selector_that_reads_like_an_outage(activemq: Broker, tmp_path: Path, queue: str) -> None:
     """The client is told that it is not subscribed, and goes on with the same broker."""
     with (

@@ -48,9 +48,9 @@ def all_meet(pair: Pair, consumers: list[Talker], queue: str) -> None:
     assert [consumer.bodies(1) for consumer in consumers] == [[b"%d" % at] for at in range(len(consumers))]
 
 
-def consuming(pair: Pair, queue: str, count: int = PAIRS) -> list[Talker]:
+def consuming(pair: Pair, queue: str) -> list[Talker]:
     """Consumers, each of a queue of its own."""
-    made = [Talker.at(pair.port) for _ in range(count)]
+    made = [Talker.at(pair.port) for _ in range(PAIRS)]
     for number, consumer in enumerate(made):
         consumer.subscribe(f"{queue}.{number}", "1")
     return made
@@ -75,19 +75,3 @@ def test_the_first_dies_and_is_there_again(pair: Pair, queue: str) -> None:
     assert pair.sessions() == (0, 2 * PAIRS)
     for consumer in (*consumers, *new):
         consumer.leave()
-
-
-@pytest.mark.ci
-def test_a_worker_that_has_seen_nothing(pair: Pair, queue: str) -> None:
-    """One consumer, so that the other worker has no session when the broker dies; its clients meet it all the same."""
-    consumers = consuming(pair, queue, 1)
-    pair.first.kill()
-    pair.relay.wait_until(lambda: pair.sessions() == (0, 1))
-    pair.first.heal()
-    producers = [Talker.at(pair.port) for _ in range(PAIRS)]
-    assert pair.sessions() == (0, PAIRS + 1)
-    for number, producer in enumerate(producers):
-        producer.send(f"{queue}.0", b"%d" % number)
-        producer.leave()
-    assert consumers[0].bodies(PAIRS) == [b"%d" % number for number in range(PAIRS)]
-    consumers[0].leave()

@@ -364,28 +364,3 @@ def test_process_1_of_a_container(tmp_path: Path, broker: int) -> None:
         status = child.stop()
     assert status == 0
     check(child)
-
-
-@pytest.mark.ci
-def test_a_local_socket(tmp_path: Path, broker: int) -> None:
-    """Its mode stays as it is configured, and its path is there, whatever becomes of a worker; at the end it goes."""
-    place = tmp_path / "door"
-    options = ["--listen", f"unix:{place}:mode=600", "-u", f"tcp://127.0.0.1:{broker}"]
-    child = start(tmp_path, ["stomprelay", *options, "--workers", str(WORKERS)])
-    try:
-        process = child.wait_for_output(r"worker 1 serves, process (\d+)").group(1)
-        child.wait_for_output(r"worker 2 serves")
-        os.kill(int(process), signal.SIGTERM)
-        again = child.wait_for_output(r"worker 1 ended after .*restart 1")
-        child.wait_for_output(r"worker 1 serves", start=again.end())
-        assert place.stat().st_mode & 0o777 == 0o600
-        with socket.socket(socket.AF_UNIX) as plain:
-            plain.connect(str(place))
-            client = Connection(plain)
-            client.write(CONNECT)
-            assert client.frame().startswith(b"CONNECTED\n")
-    finally:
-        status = child.stop()
-    assert status in (0, -signal.SIGTERM)
-    assert not place.exists()
-    check(child)

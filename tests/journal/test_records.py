@@ -51,27 +51,6 @@ def only(tmp_path: Path, block: bytes) -> Record:
     return record
 
 
-def test_frames(tmp_path: Path) -> None:
-    """Each of a block, with its number on the leg."""
-    path = put(tmp_path, frames((SEND, b"a"), RecordedFrame(b"ABORT\ntransaction:t\n\n", b"", 0), number=7))
-    first, second = [record for record in records(path) if isinstance(record, Record)]
-    assert first == Record(
-        "eu-1",
-        NAME,
-        len(header()),
-        NOW,
-        7,
-        CLIENT,
-        "SEND",
-        [("destination", "/queue/a")],
-        RecordedFrame(SEND, b"a", 1),
-        None,
-    )
-    assert (second.number, second.offset, second.command) == (8, len(header()), "ABORT")
-    assert second.header("transaction") == "t"
-    assert second.header("x") is None
-
-
 @pytest.mark.parametrize(
     ("version", "head", "headers"),
     [

@@ -120,25 +120,6 @@ def test_segments_roll_by_size(tmp_path: Path) -> None:
     assert [each.number for each in headers if isinstance(each, SegmentHeader)] == [1, 2, 3, 4]
 
 
-def test_segments_roll_by_age(tmp_path: Path) -> None:
-    """Asked with the time, it ends those that are old enough; so does the next block."""
-    journal = writer(tmp_path, age=60)
-    journal.write(BLOCK, NOW)
-    assert journal.roll(NOW + 60 * SECOND - 1) is False
-    assert journal.roll(NOW + 60 * SECOND) is True
-    assert journal.roll(NOW + 120 * SECOND) is False
-    assert files(tmp_path) == [CLOSED]
-    journal.write(BLOCK, NOW + 100 * SECOND)
-    journal.write(BLOCK, NOW + 159 * SECOND)
-    journal.write(BLOCK, NOW + 160 * SECOND)
-    assert [name.partition("-")[0] for name in files(tmp_path)] == [
-        "20261121T082300",
-        "20261121T082440",
-        "20261121T082540",
-    ]
-    journal.close(NOW)
-
-
 def test_what_is_synced(tmp_path: Path, failing: Disk) -> None:
     """The file when asked, and once the folder that has it; nothing twice. At the end the file before its new name,
     then the folder.

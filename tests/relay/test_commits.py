@@ -1,10 +1,7 @@
 """Brokers that answer COMMIT before they have its messages: when the client is told that they are safe."""
 
-import re
-
-from tests.playbook import SAY_HELLO, Playbook, in_all_pairs, listener
-from tests.relay.failing import link, over, said_welcome, started
-from tests.relay.several import fan_out
+from tests.playbook import in_all_pairs
+from tests.relay.failing import link, over, started
 
 BEGIN = b"BEGIN\ntransaction:t\n\n\0"
 INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
@@ -48,37 +45,6 @@ def test_an_error_about_one_of_its_sends() -> None:
         play.broker_reads()
         play.broker_says(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c" + RECEIPT % (MINE % 1))
         play.client_gets(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c")
-
-
-def groups() -> Playbook:
-    """A client of two groups, each with a RabbitMQ."""
-    play = Playbook(listener(fan_out(quorum=2, confirm=True)))
-    play.client_says(SAY_HELLO[b"1.2"])
-    for at in "ab":
-        play.broker_accepts(at=at)
-        play.broker_says(said_welcome(b"1.2", "rabbitmq"), at=at)
-        play.broker_reads(at=at)
-    play.client_reads()
-    return play
-
-
-def test_groups_that_answer_commit_early() -> None:
-    """In a fan-out a group counts when its SENDs are confirmed, and as failed when its broker dies before."""
-    with groups() as play:
-        play.client_says(BEGIN + INSIDE % b"1" + COMMIT)
-        for at in "ab":
-            (ours, _) = re.findall(rb"\nreceipt:([^\n]*)", play.broker_reads(at=at))
-            play.broker_says(RECEIPT % b"c", at=at)
-            play.client_gets(b"")
-            play.broker_says(RECEIPT % ours, at=at)
-        play.client_gets(RECEIPT % b"c")
-        play.client_says(BEGIN + INSIDE % b"2" + COMMIT.replace(b":c", b":d"))
-        for at in "ab":
-            play.broker_reads(at=at)
-        play.broker_says(RECEIPT % b"d", at="a")
-        play.broker_goes(at="a")
-        play.time_passes(5)
-        assert b"receipt-id:d\n" in play.client_reads()
 
 
 def test_an_aborted_transaction() -> None:

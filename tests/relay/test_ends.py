@@ -14,15 +14,10 @@ from tests.playbook import Playbook, joined, upstream
 from tests.relay.failing import found, over, started
 from tests.relay.several import (
     SOON,
-    begun,
     both_get,
-    comes,
     copied,
     fanned,
-    lasting,
-    plain,
     receipt,
-    routed,
     send,
 )
 
@@ -179,22 +174,6 @@ def test_a_needed_group_whose_broker_does_not_accept() -> None:
         play.broker_says(GONE, at="b")
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"r")
         assert play.counters["possibly_lost"] == 1
-
-
-def test_a_route_whose_broker_is_lost() -> None:
-    """The session ends with it; what went to the others is delivered first."""
-    front = routed(plain("main", "a"), lasting("b", "b", confirm=True))
-    with begun(front, brokers="a") as play:
-        play.client_says(send(b"1") + send(b"2", b"/queue/b.x"))
-        play.broker_gets(send(b"1"), at="a")
-        comes(play, "b")
-        assert play.broker_reads(at="b").endswith(b"\n\n2\0")
-        play.broker_goes(at="a")
-        assert play.client.closed is None
-        play.broker_says(receipt("relay-session-receipt-2"), at="b")
-        play.broker_gets(GOODBYE, at="b")
-        play.broker_says(GONE, at="b")
-        play.client_gets_error(b"connection to the broker was lost")
 
 
 def test_a_broker_that_confirms_too_late() -> None:

@@ -209,67 +209,7 @@ def asked_or_over(play: Playbook) -> None:
         play.time_passes(play.wake - play.now)
 
 
-# Lost while nothing is under way
-
-
-@in_all_cuts
-@in_all_pairs
-def test_an_idle_session_moves_on(client: bytes, broker: bytes, cut: Cut) -> None:
-    """The client hears nothing of it: no second CONNECTED, no ERROR; the log and the counters do."""
-    with started(client, broker, cut=cut) as play:
-        play.broker_goes("Connection reset by peer")
-        found(play, broker)
-        play.client_gets(b"")
-        gets(play, b"")
-        play.both_stay()
-        assert play.opened[1].uri == "tcp://b"
-        assert play.brokers[0].closed is How.ABORT
-        assert play.noted(Event.LOST) == "broker tcp://a closed the connection: Connection reset by peer"
-        assert play.noted(Event.RECOVERED).endswith("generic at tcp://b")
-        assert (play.counters["brokers_lost"], play.counters["failovers"]) == (1, 1)
-        assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
-
-
-@in_all_cuts
-def test_lost_twice_in_a_row(cut: Cut) -> None:
-    """The second one is lost before it answered: nothing is forgotten."""
-    with started(brokers=3, cut=cut) as play:
-        play.client_says(SUBSCRIBE + ASKING % (b"r", b"x"))
-        play.broker_reads()
-        play.broker_goes()
-        asked(play)
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        gets(play, SUBSCRIBE + ASKING_AGAIN % (b"r", b"x"))
-        play.broker_says(RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"r")
-        assert play.counters["failovers"] == 1
-        assert play.counters["frames_resent"] == 1
-
-
 # Between SEND and RECEIPT
-
-
-@in_all_cuts
-@in_all_pairs
-@after_in_all_versions
-def test_between_send_and_receipt(client: bytes, broker: bytes, after: bytes, cut: Cut) -> None:
-    """A SEND whose receipt is owed is said again, marked, to a broker of any version; its RECEIPT comes once."""
-    with started(client, broker, cut=cut) as play:
-        play.client_says(ASKING % (b"r1", b"one") + ASKING % (b"r2", b"two"))
-        gets(play, ASKING % (b"r1", b"one") + ASKING % (b"r2", b"two"))
-        play.broker_says(RECEIPT % b"r1")
-        play.client_gets(RECEIPT % b"r1")
-        play.broker_goes()
-        found(play, after)
-        gets(play, ASKING_AGAIN % (b"r2", b"two"))
-        play.client_gets(b"")
-        play.broker_says(RECEIPT % b"r2")
-        play.client_gets(RECEIPT % b"r2")
-        assert play.counters["frames_resent"] == 1
-        assert play.counters["possibly_lost"] == 0
 
 
 @in_all_cuts
@@ -406,34 +346,6 @@ def test_receipts_around_the_loss(cut: Cut) -> None:
 # Subscriptions
 
 
-@in_all_pairs
-@after_in_all_versions
-def test_subscriptions_are_said_again(client: bytes, broker: bytes, after: bytes) -> None:
-    """In order, with their own headers, but for those that ended; a receipt that was given is not asked for."""
-    with started(client, broker) as play:
-        for n, mode in ((b"1", b"auto"), (b"2", b"client"), (b"3", b"client-individual"), (b"4", b"auto")):
-            play.client_says(
-                b"SUBSCRIBE\nid:%b\ndestination:/queue/%b\nack:%b\nprefetch-count:7\nreceipt:%b\n\n\0"
-                % (n, n, mode, n)
-            )
-            play.broker_says(RECEIPT % n)
-        play.client_says(b"UNSUBSCRIBE\nid:2\n\n\0")
-        play.broker_reads()
-        play.client_reads()
-        play.broker_goes()
-        play.client_says(b"UNSUBSCRIBE\nid:4\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/5\n\n\0")
-        found(play, after)
-        line = b"SUBSCRIBE\nid:%b\ndestination:/queue/%b\nack:%b\nprefetch-count:7\n\n\0"
-        gets(
-            play,
-            line % (b"1", b"1", b"auto")
-            + line % (b"3", b"3", b"client-individual")
-            + line % (b"4", b"4", b"auto")
-            + b"UNSUBSCRIBE\nid:4\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/5\n\n\0",
-        )
-        play.client_gets(b"")
-
-
 @in_all_versions
 @after_in_all_versions
 def test_subscriptions_without_a_name(version: bytes, after: bytes) -> None:
@@ -566,28 +478,6 @@ BEGIN = b"BEGIN\ntransaction:t\n\n\0"
 INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
 COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
 ABORT = b"ABORT\ntransaction:t\nreceipt:x\n\n\0"
-
-
-@in_all_cuts
-@in_all_pairs
-@pytest.mark.parametrize("confirm", [False, True], ids=["plain", "confirm"])
-def test_inside_a_transaction(client: bytes, broker: bytes, confirm: bool, cut: Cut) -> None:
-    """After BEGIN and after each SEND: the next broker is told all of it, unmarked, and the COMMIT reaches it."""
-    for steps in range(3):
-        with started(client, broker, cut=cut, confirm=confirm) as play:
-            said = [BEGIN, INSIDE % b"1", INSIDE % b"2"]
-            play.client_says(b"".join(said[: steps + 1]))
-            gets(play, b"".join(said[: steps + 1]))
-            play.broker_goes()
-            found(play, broker)
-            gets(play, b"".join(said[: steps + 1]))
-            play.client_says(b"".join(said[steps + 1 :]) + COMMIT)
-            gets(play, b"".join(said[steps + 1 :]) + COMMIT)
-            play.broker_says(RECEIPT % b"c")
-            play.client_gets(RECEIPT % b"c")
-            assert play.relay.session is not None
-            assert not play.relay.session.transactions
-            assert link(play).quiet
 
 
 @in_all_cuts
@@ -789,41 +679,6 @@ def test_a_stopped_broker_that_answers_a_send(confirm: bool, cut: Cut) -> None:
 
 
 # Bounds, and what they must not do
-
-
-@pytest.mark.parametrize(
-    "orders",
-    [
-        b"UNSUBSCRIBE\nid:1\n\n\0",
-        b"SUBSCRIBE\nid:2\ndestination:/queue/b\n\n\0",
-        b"ACK\nid:k-1\n\n\0",
-        b"SUBSCRIBE\nid:2\ndestination:/queue/b\nreceipt:s\n\n\0UNSUBSCRIBE\nid:2\nreceipt:u\n\n\0",
-    ],
-    ids=["unsubscribe", "subscribe", "ack", "both"],
-)
-def test_orders_of_a_client_that_is_gone(orders: bytes) -> None:
-    """Nobody listens any more: what it sent is delivered, what it wanted to hear is nobody's business."""
-    with started(confirm=True, product="rabbitmq") as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        play.client_says(SEND % b"1" + orders + SEND % b"2" + BEGIN + INSIDE % b"3" + COMMIT)
-        play.client_goes()
-        found(play, b"1.2", "rabbitmq")
-        told = play.broker_reads()
-        assert [each.partition(b"\n")[0] for each in told.split(b"\0")[:-1]] == [
-            b"SEND",
-            b"SEND",
-            b"BEGIN",
-            b"SEND",
-            b"COMMIT",
-        ]
-        for receipt in re.findall(rb"\nreceipt:([^\n]*)", told):
-            assert not over(play)
-            play.broker_says(RECEIPT % receipt)
-        assert over(play)
 
 
 def test_a_frame_of_a_transaction_that_has_its_receipt_and_cannot_be_sent_again() -> None:

@@ -1,6 +1,5 @@
 """A client that sends faster than it may is read from no faster, and loses nothing by it; or it is refused."""
 
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -104,21 +103,6 @@ def test_all_is_told_apart_as_without_a_limit() -> None:
             play.client_says(sends(0, 9))
             play.time_passes(2.0)
             play.broker_gets(sends(0, 9))
-
-
-def test_a_long_frame_takes_one_token_however_it_comes() -> None:
-    """Sessions that share few frames a second wait for one another's bytes, but not again for each part of a frame."""
-    frame = b"SEND\ndestination:/queue/a\n\n%b\0" % (b"x" * 4000)
-    limiter = Limiter(RateLimits(Rates(frames=0.25, bytes=1000)))
-    with ExitStack() as sessions:
-        plays = [sessions.enter_context(limited(limiter)) for _ in range(4)]
-        for play in plays:
-            play.client_says(frame)
-        for _ in range(160):
-            for play in plays:
-                play.time_passes(0.1)
-        for play in plays:
-            play.broker_gets(frame)
 
 
 def test_sessions_of_one_user_share() -> None:

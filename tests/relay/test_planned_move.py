@@ -3,9 +3,8 @@
 import pytest
 
 from stomprelay.session.effects import Event, How
-from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs
+from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_all_pairs
 from tests.relay.failing import asked_to_leave, found, link, said_welcome, sent_away, started
-from tests.relay.several import settle
 from tests.relay.test_failover import (
     ASKING,
     ASKING_AGAIN,
@@ -17,8 +16,6 @@ from tests.relay.test_failover import (
     gets,
     message,
 )
-
-after_in_all_versions = pytest.mark.parametrize("after", VERSIONS, ids=bytes.decode)
 
 GOODBYE = b"DISCONNECT\nreceipt:relay-session-receipt-%d\n\n\0"
 OURS = b"relay-session-receipt-%d"
@@ -59,32 +56,6 @@ def test_a_quiet_session_leaves_at_once(client: bytes, broker: bytes, cut: Cut) 
         assert play.noted(Event.MOVED) == "leaving broker tcp://a"
         assert "tcp://b" in play.noted(Event.RECOVERED)
         assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
-
-
-@in_all_pairs
-@after_in_all_versions
-def test_it_waits_for_acks(client: bytes, broker: bytes, after: bytes) -> None:
-    """What was delivered is acknowledged where it came from, before the session leaves."""
-    with started(client, broker) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_says(message(broker, b"1") + message(broker, b"2"))
-        one, two = (each.lstrip(b"\n") for each in play.client_reads().split(b"\0")[:2])
-        sent_away(play)
-        gets(play, b"")
-        for delivered in (one, two):
-            play.client_says(settle(client, b"ACK", delivered))
-        told = play.broker_reads()
-        assert [each.partition(b"\n")[0] for each in told.split(b"\0")[:-1]] == [
-            b"ACK",
-            b"ACK",
-            b"DISCONNECT",
-        ]
-        play.broker_says(RECEIPT % (OURS % 1))
-        found(play, after)
-        gets(play, SUBSCRIBE)
-        assert play.counters["acks_stale"] == 0
-        play.both_stay()
 
 
 @in_all_cuts

@@ -30,9 +30,6 @@ from tests.playbook import (
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 
-# The first frame
-
-
 # Heart-beats
 
 
@@ -252,28 +249,6 @@ def test_a_client_that_sends_all_and_leaves(client: bytes, broker: bytes) -> Non
         play.broker_says(SAY_WELCOME[broker])
         play.broker_gets(b"SEND\ndestination:/queue/a\n\nx\0")
         play.broker_is_closed()
-
-
-def test_the_service_stops() -> None:
-    """In every state a client is sent an ERROR that tells that the relay stops, and both legs end."""
-    scenes = 0
-    for say, accept, welcome in ((False,) * 3, (True, False, False), (True, True, False), (True, True, True)):
-        with Playbook() as play:
-            if say:
-                play.client_says(SAY_HELLO[b"1.2"])
-            if accept:
-                play.broker_accepts()
-                play.broker_reads()
-            if welcome:
-                play.broker_says(SAY_WELCOME[b"1.2"])
-                play.client_reads()
-            play.relay_stops()
-            play.client_gets_error(b"the relay is stopping")
-            if say:
-                play.broker_is_closed()
-            play.relay_stops()
-            scenes += 1
-    assert scenes == 4
 
 
 # Peers that are not STOMP, or not good at it

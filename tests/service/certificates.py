@@ -23,8 +23,8 @@ class Files(NamedTuple):
     key: Path
 
 
-def self_signed(directory: Path, name: str, *, begins: int = -1) -> Files:
-    """A certificate for localhost that is its own authority. `begins`: days from now."""
+def self_signed(directory: Path, name: str) -> Files:
+    """A certificate for localhost that is its own authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
@@ -34,7 +34,7 @@ def self_signed(directory: Path, name: str, *, begins: int = -1) -> Files:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now + begins * _DAY)
+        .not_valid_before(now - _DAY)
         .not_valid_after(now + 30 * _DAY)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .sign(key, hashes.SHA256())

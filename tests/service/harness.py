@@ -272,9 +272,3 @@ class BrokerHarness:
         transport.sends(connect)
         assert transport.written().startswith(b"CONNECTED\n")
         return transport
-
-    def subscriber(self, destination: bytes = b"/queue/a", ack: bytes = b"auto") -> FakeTransport:
-        """A client that is subscribed."""
-        transport = self.client()
-        transport.sends(b"SUBSCRIBE\nid:0\ndestination:%b\nack:%b\n\n\0" % (destination, ack))
-        return transport

@@ -21,8 +21,6 @@ from tests.service.harness import (
     upstream,
 )
 
-MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:%d\nack:%d\ndestination:/queue/a\n\nx\0"
-
 
 def harness(*groups: Group, **settings: Any) -> RelayHarness:
     """A relay in front of these groups."""

@@ -27,15 +27,12 @@ def test_no_sockets_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Keeping(Factory):
-    """Keeps the protocols that it built; builds none when `closed`."""
+    """Keeps the protocols that it built."""
 
-    def __init__(self, *, closed: bool = False) -> None:
+    def __init__(self) -> None:
         self.built: list[Peer] = []
-        self.closed = closed
 
     def buildProtocol(self, addr: object) -> Any:
-        if self.closed:
-            return None
         self.built.append(Peer())
         return self.built[-1]
 

@@ -114,24 +114,6 @@ def test_a_peer_that_does_not_close(harness: DriverHarness, flushed: bool) -> No
     assert harness.clock.getDelayedCalls() == []
 
 
-class Endpoint:
-    """An endpoint that does what a test tells it."""
-
-    def __init__(self, connect: Any) -> None:
-        self._connect = connect
-
-    def connect(self, factory: Any) -> Any:
-        return self._connect(factory)
-
-
-def attempt(harness: DriverHarness, connect: Any) -> LegProtocol:
-    """A broker's leg that is being connected by such an endpoint."""
-    protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
-    endpoint: Any = Endpoint(connect)
-    protocol.connect(endpoint)
-    return protocol
-
-
 def test_a_connection_that_comes_too_late(harness: DriverHarness) -> None:
     """Where an attempt cannot be cancelled any more, what comes of it is dropped."""
     protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
@@ -166,14 +148,6 @@ def test_a_lost_connection_is_freed_at_once() -> None:
         assert not driver.alive
     finally:
         gc.enable()
-
-
-# On real sockets
-
-
-def at(port: Any) -> str:
-    """The way to it."""
-    return f"tcp:127.0.0.1:{port.getHost().port}"
 
 
 # TLS

@@ -196,38 +196,6 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
 # ------------------------------------------------------------------ a broker is lost
 
 
-def has_dropped(ledger: Ledger) -> bool:
-    """A property that changes, asked for anew."""
-    return ledger.dropped
-
-
-def has_forgotten(ledger: Ledger) -> bool:
-    """Whether an ACK that names nothing may be of a lost delivery."""
-    return ledger.forgot
-
-
-def test_what_was_delivered_again_is_no_part_of_a_lost_brokers() -> None:
-    """A cumulative ACK of it covers what is with the broker; only what was not delivered again makes it less."""
-    ledger = Ledger(10)
-    to = subscription(ack=CUMULATIVE)
-    old = delivered(ledger, to, b"a", b"b", b"c")
-    ledger.lost()
-    new = delivered(ledger, to, b"a", b"b")
-    assert not ledger.settled(new[0], b"t")
-    ledger.aborted(b"t")
-    new += delivered(ledger, to, b"c")
-    assert ledger.settled(new[0])
-    for name, lost, live in zip((b"b", b"c"), old[1:], new[1:], strict=True):
-        assert ledger.by_message(name) is live
-        assert ledger.settled(live)
-        assert ledger.by_message(name) is lost
-    assert not ledger.settled(old[2])
-    assert pending(ledger, [*old, *new]) == [b"a", b"b"]
-    delivered(ledger, to, *[b"x"] * 8)
-    delivered(ledger, to, b"y")
-    assert pending(ledger, old) == []
-
-
 def test_a_twin_that_a_transaction_gives_back() -> None:
     """Of one message on two subscriptions: what is held is passed over, and found again after ABORT."""
     for ack in (INDIVIDUAL, CUMULATIVE):
@@ -245,19 +213,3 @@ def test_a_twin_that_a_transaction_gives_back() -> None:
         ledger.committed(b"t")
         ledger.aborted(b"u")
         assert ledger.by_message(b"m") is two
-
-
-def test_what_is_forgotten_of_ended_subscriptions_is_not_lost() -> None:
-    """Its broker may still await an ACK, until it is lost."""
-    ledger = Ledger(2)
-    ended = subscription()
-    delivered(ledger, ended, b"m1", b"m2")
-    assert not has_dropped(ledger)
-    end(ledger, ended)
-    delivered(ledger, subscription(b"2"), b"n1")
-    assert len(ledger) == 1
-    assert not has_forgotten(ledger)
-    assert has_dropped(ledger)
-    ledger.lost()
-    assert has_forgotten(ledger)
-    assert not has_dropped(ledger)

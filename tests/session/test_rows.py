@@ -99,13 +99,6 @@ def names(*numbers: int) -> bytes:
     return joined([row(number)[2:] for number in numbers])
 
 
-def kept(kind: type[Rows], numbers: Iterable[int], covered: set[bytes] = NOBODY) -> Rows:
-    """These rows, all of `a`."""
-    it = kind(3, 2, 3)
-    assert it.add(joined([row(number) for number in numbers]), covered)
-    return it
-
-
 @in_both
 @pytest.mark.parametrize("text", [b"a", b"a\n", b"a\nb\nc", b"a\nb\nc\nd\ne\n"], ids=repr)
 def test_texts_that_are_none(kind: type[Rows], text: bytes) -> None:

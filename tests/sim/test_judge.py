@@ -86,7 +86,7 @@ def _rules(text: str, kind: str = "failover", confirm: bool = True, seen: bool =
     counters: Counter[str] = Counter()
     rows: Counter[tuple[str, bytes, bytes]] = Counter()
     scene = Scene(kind, brokers, {"c1": Habit(b"1.2", beats=True)}, CALM, settings)
-    history = History(scene=scene, counters=counters, brokers_seen=seen)
+    history = History(scene=scene, counters=counters, brokers_seen=seen, said=6)
     at = 0.0
     for line in text.splitlines():
         match line.split():
@@ -169,6 +169,8 @@ FALSE = [
         GIVES + SECOND + SECOND.replace("a.1 gave", "c1.1 read") + READS,
     ),
     ("deliveries_keep_their_order", TAKEN + RECEIPT, SECOND.replace("n:1", "n:2") + TAKEN + RECEIPT),
+    # the last one of a connection
+    ("deliveries_keep_their_order", READS + ACKED + ACK + SETTLED, "wait 4\n"),
     # nobody was told; an ERROR says nothing of it
     (
         "deliveries_keep_their_order",
@@ -189,8 +191,9 @@ FALSE = [
     ],
     *[
         ("counters_fit", CALMS, f"{CALMS}counter {each}\n")
-        for each in ("client_frames 99", "clients_vanished 1")
+        for each in ("client_frames 99", "clients_vanished 1", "broker_frames 99", "frames_resent 1")
     ],
+    ("counters_fit", CALMS, f"a.0 fate is killed\n{CALMS}counter frames_resent 1\n"),
     ("an_alarm_has_a_cause", CALMS, f"{CALMS}counter possibly_lost 1\n"),
     # a row too few; one too many; of nobody
     ("the_journal_equals_the_history", "c1.1 1\n", "c1.1 0\n"),

@@ -406,7 +406,7 @@ class Shutdown:
         """
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone, within = self._client.gone, now < self._last
-        if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone and within:
+        if flow.disconnect is DisconnectState.WAITING and flow.ready and flow.flowing and not gone and within:
             before = counters["possibly_lost"]
             flow.send_disconnect(now)
             self.lost += counters["possibly_lost"] - before

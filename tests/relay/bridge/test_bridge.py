@@ -5,8 +5,6 @@ import pytest
 from stomprelay.relay.model.listener import LossPolicy
 from tests.playbook import VERSIONS, Cut, in_all_cuts, in_all_pairs, joined
 
-in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.decode())
-
 # One header line as each version spells it: name "path", value "C:\new", a colon and a backslash in it.
 PATH = {b"1.0": b"path:C:\\new", b"1.1": b"path:C\\c\\\\new", b"1.2": b"path:C\\c\\\\new"}
 

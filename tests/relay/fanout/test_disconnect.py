@@ -3,24 +3,18 @@
 import pytest
 
 from stomprelay.session.effects import How
-from tests.playbook import Playbook, listener
 from tests.relay.several import (
-    BEGIN,
     SOON,
     THERE,
     begun,
     both_get,
     comes,
-    comes_back,
     copied,
-    delivers,
-    fan_out,
     fanned,
     lasting,
     receipt,
     routed,
     send,
-    subscribed,
     tell,
     two_upstreams,
 )
@@ -49,41 +43,6 @@ def test_all_brokers_are_sent_it(quorum: int) -> None:
         play.broker_goes(at=last)
         play.client_is_closed()
         assert play.counters["brokers_lost"] == 0
-
-
-def closes(play: Playbook, at: str) -> None:
-    """A broker closes at DISCONNECT; where the session goes on, it is asked again."""
-    play.broker_goes(at=at)
-    before = len(play.opened)
-    while play.client.closed is None and len(play.opened) == before:
-        play.time_passes(play.wake - play.now)
-    if play.client.closed is None:
-        comes(play, at)
-        assert play.broker_reads(at=at) == DISCONNECT
-
-
-def test_brokers_that_close_without_a_receipt() -> None:
-    """They are asked again a few times; one that says nothing has what is left of the time, and then it is over."""
-    with fanned(quorum=1, disconnect_timeout=5.0) as play:
-        play.client_says(DISCONNECT)
-        both_get(play, DISCONNECT)
-        closes(play, "a")
-        closes(play, "a")
-        began = play.now
-        while play.client.closed is None:
-            closes(play, "a")
-        play.client_gets_error(b"connection to the broker was lost", receipt=b"end")
-        assert began < play.now <= began + 5.0
-    with fanned(quorum=2, disconnect_timeout=5.0) as play:
-        play.client_says(DISCONNECT)
-        both_get(play, DISCONNECT)
-        began = play.now
-        while play.client.closed is None:
-            closes(play, "a")
-            if play.client.closed is None:
-                closes(play, "b")
-        play.client_gets_error(b"connection to the broker was lost", receipt=b"end")
-        assert play.now < began + 10.0
 
 
 def test_all_upstreams_confirm() -> None:
@@ -129,19 +88,6 @@ def test_the_group_that_was_waited_for_is_lost(answers: bool) -> None:
         play.client_gets(receipt("end"))
 
 
-def test_no_broker_is_there() -> None:
-    """DISCONNECT waits for one, and the client gets its receipt from there."""
-    with fanned(quorum=1) as play:
-        play.broker_goes(at="a")
-        play.broker_goes(at="b")
-        play.client_says(DISCONNECT)
-        play.time_passes(SOON)
-        comes(play, "b")
-        play.broker_gets(DISCONNECT, at="b")
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("end"))
-
-
 def test_a_group_that_is_away() -> None:
     """It is not asked any more: nothing is left for it."""
     with fanned(quorum=1) as play:
@@ -151,68 +97,6 @@ def test_a_group_that_is_away() -> None:
         opened = len(play.opened)
         play.time_passes(SOON)
         assert (len(play.opened), play.at("a").closed is not None) == (opened, True)
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("end"))
-
-
-def test_a_group_that_is_away_while_the_other_one_refuses() -> None:
-    """When it is not waited for any more, the client is told that its SEND was refused."""
-    with fanned(quorum=1) as play:
-        play.broker_goes(at="a")
-        play.client_says(send(b"1", receipt="r") + DISCONNECT)
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
-        play.broker_says(tell(b"ERROR", receipt_id="r"), at="b")
-        play.client_gets(b"")
-        play.time_passes(5)
-        play.client_gets_error(b"the quorum cannot be reached", receipt=b"r")
-
-
-@pytest.mark.parametrize("back", [False, True])
-def test_a_subscription_that_a_group_does_not_confirm(back: bool) -> None:
-    """If the group is away, or comes back after DISCONNECT, it need not: the client gets its RECEIPT."""
-    sends = send(b"1", receipt="r") if back else b""
-    with subscribed(fanned(quorum=2), receipt="s") as play:
-        play.broker_goes(at="a")
-        play.broker_says(receipt("s"), at="b")
-        play.client_gets(b"")
-        play.client_says(sends + DISCONNECT)
-        if back:
-            play.broker_gets(copied(1, sends), at="b")
-            comes_back(play, "a")
-            play.broker_gets(copied(1, sends), at="a")
-            play.client_gets(receipt("s"))
-            play.broker_says(receipt("r"), at="a")
-            play.broker_says(receipt("r"), at="b")
-            play.client_gets(receipt("r"))
-            play.broker_gets(DISCONNECT, at="a")
-        else:
-            play.client_gets(receipt("s"))
-        play.broker_gets(DISCONNECT, at="b")
-
-
-def test_a_client_that_leaves_while_a_group_is_asked_again() -> None:
-    """No UNSUBSCRIBE follows DISCONNECT at the group that was sent it."""
-    with subscribed(fanned(quorum=2)) as play:
-        play.client_says(BEGIN + DISCONNECT)
-        both_get(play, BEGIN + DISCONNECT)
-        play.broker_goes(at="a")
-        comes_back(play, "a")
-        assert play.broker_reads(at="a").endswith(DISCONNECT)
-        play.broker_goes(at="a")
-        comes_back(play, "a")  # it is sent one frame at a time
-        assert play.broker_reads(at="a").startswith(b"BEGIN\n")
-        play.client_goes()
-        play.broker_gets(b"", at="b")
-
-
-def test_a_broker_that_is_not_read_from() -> None:
-    """Because the client owes it ACKs: its RECEIPT is read all the same."""
-    with subscribed(begun(listener(fan_out(2), unacknowledged=1)), ack="client") as play:
-        delivers(play, "b", 1)
-        assert play.at("b").paused
-        play.client_says(DISCONNECT)
-        both_get(play, DISCONNECT)
-        assert not play.at("b").paused
         play.broker_says(receipt("end"), at="b")
         play.client_gets(receipt("end"))
 

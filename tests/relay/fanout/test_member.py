@@ -13,7 +13,6 @@ from tests.relay.several import (
     fanned,
     group,
     lasting,
-    receipt,
     routed,
     send,
     tell,
@@ -77,24 +76,6 @@ def leaves(play: Playbook, within: float = 5.0, *, may_stay: bool = False) -> No
     one.health.paused = True
     play._perform(play.relay.handle(inputs.Leave(one, within, other, may_stay), play.now))
     comes(play, "c")
-
-
-def test_moving_for_a_client_that_went() -> None:
-    """The next broker is sent in time what the old one, which does not answer, did not confirm."""
-    with moving(quorum=2, disconnect_timeout=4.0) as play:
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_says(receipt("r"), at="b")
-        play.client_goes()
-        leaves(play, 0.0)
-        play.time_passes(2.1)
-        assert play.broker_reads(at="a").startswith(b"DISCONNECT\n")
-        again = copied(1, send(b"1", receipt="r")).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
-        play.broker_gets(again, at="c")
-        play.broker_says(receipt("r"), at="c")
-        assert play.relay.over
-        assert play.counters["clients_undelivered"] == 0
 
 
 def test_a_move_that_comes_to_nothing() -> None:

@@ -91,29 +91,6 @@ class Search:
 # Delays
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, [0.01, 0.02, 0.04, 0.08, 0.16]),
-        ({"multiplier": 3.0}, [0.01, 0.03, 0.09, 0.27, 0.81]),
-        ({"multiplier": 1.0}, [0.01, 0.01, 0.01, 0.01, 0.01]),
-        ({"exponential": False}, [0.01, 0.01, 0.01, 0.01, 0.01]),
-        ({"exponential": False, "initial_delay": 5.0}, [5.0, 5.0, 5.0, 5.0, 5.0]),
-        ({"longest_delay": 0.05}, [0.01, 0.02, 0.04, 0.05, 0.05]),
-        ({"initial_delay": 50.0}, [30.0, 30.0, 30.0, 30.0, 30.0]),
-        ({"initial_delay": 0.0}, [0.0, 0.02, 0.04, 0.08, 0.16]),
-        ({"initial_delay": 0.0, "exponential": False}, [0.0, SHORTEST, SHORTEST, SHORTEST, SHORTEST]),
-        ({"longest_delay": 0.001}, [0.01, 0.01, 0.01, 0.01, 0.01]),
-    ],
-)
-def test_how_delays_grow(options: dict[str, float], expected: list[float]) -> None:
-    """By the multiplier up to the longest; never is there no pause at all between two passes."""
-    search = Search("ab", replace(STEADY, **options))  # type: ignore[arg-type]
-    search.served("a")
-    search.begins()
-    assert search.waits(5) == expected
-
-
 def test_pauses_begin_anew_when_a_broker_is_back() -> None:
     """Who waited for long, and is closed at once by the broker that is back, asks the next one soon."""
     search = Search("ab")

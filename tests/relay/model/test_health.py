@@ -101,28 +101,6 @@ def seen(before: Told, after: Told) -> tuple[Health, Sight]:
     return health, sight
 
 
-def test_a_broker_that_answered_since() -> None:
-    """It was well where nothing happened in between but what sessions may have caused themselves."""
-    answered = Health.answered
-    told: list[tuple[Told, bool, bool]] = [
-        # after the sight, whether it was well, whether that can never be said
-        ([], False, False),
-        ([answered], True, False),
-        ([probed, answered, answered], True, False),
-        ([suspected, answered], True, False),
-        ([answered, suspected], True, False),
-        ([answered, dropped], False, True),
-        ([dropped, answered], False, True),
-        ([trouble, answered], False, True),
-        ([trouble], False, True),
-    ]
-    known: list[Told] = [[answered], [trouble, answered], [answered, suspected]]
-    for before in known:
-        for after, well, never in told:
-            health, sight = seen(before, after)
-            assert (health.well_since(sight), health.disproved(sight)) == (well, never)
-
-
 def test_a_broker_that_still_serves_a_session() -> None:
     """It was well as long as one is there that joined before, whatever happened to others."""
     for after in [], [trouble], [dropped, Health.answered], [suspected]:

@@ -200,49 +200,6 @@ def test_a_recorded_delivery_of_activemq_1_2_to_a_1_0_client(cut: Cut) -> None:
         play.broker_gets(b"ACK\nid:ID\\cvm-38391-1795218830726-2\\c13\nreceipt:ra\n\n\0")
 
 
-@in_all_cuts
-def test_a_recorded_delivery_of_activemq_1_0_to_a_1_2_client(cut: Cut) -> None:
-    """Ids gain their escapes; the ACK to a 1.0 ActiveMQ is spelled with them too, for it unescapes in 1.0."""
-    with joined(b"1.2", b"1.0", product="activemq", cut=cut) as play:
-        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/topic/q\nack:client\n\n\0")
-        play.broker_gets(b"SUBSCRIBE\nid:1\ndestination:/topic/q\nack:client\n\n\0")
-        play.broker_says(
-            b"MESSAGE\nexpires:0\ndestination:/topic/q\nsubscription:1\npriority:4\n"
-            b"message-id:ID:vm-38391-1795218830726-1:26:-1:1:1\ntimestamp:1795219057714\n\nt\0"
-        )
-        play.client_gets(
-            b"MESSAGE\nack:relay-ack-1\nexpires:0\ndestination:/topic/q\nsubscription:1\npriority:4\n"
-            b"message-id:ID\\cvm-38391-1795218830726-1\\c26\\c-1\\c1\\c1\ntimestamp:1795219057714\n\nt\0"
-        )
-        play.client_says(b"ACK\nid:relay-ack-1\n\n\0")
-        play.broker_gets(
-            b"ACK\nsubscription:1\nmessage-id:ID\\cvm-38391-1795218830726-1\\c26\\c-1\\c1\\c1\n\n\0"
-        )
-
-
-@in_all_cuts
-def test_a_recorded_delivery_of_rabbitmq_1_2_to_a_1_1_client(cut: Cut) -> None:
-    """The message-id needs no escape and the ack value equals it; the client still never sees an ack header."""
-    session = b"session-1Ig5A2klR5uA93NKSiu1Jw"
-    with joined(b"1.1", b"1.2", product="rabbitmq", cut=cut) as play:
-        play.client_says(
-            b"SUBSCRIBE\ndestination:/queue/q\nid:1\nack:client-individual\nprefetch-count:10\n\n\0"
-        )
-        play.broker_gets(
-            b"SUBSCRIBE\ndestination:/queue/q\nid:1\nack:client-individual\nprefetch-count:10\n\n\0"
-        )
-        play.broker_says(
-            b"MESSAGE\nsubscription:1\ndestination:/queue/q\nmessage-id:T_1@@" + session + b"@@1\n"
-            b"redelivered:false\nack:T_1@@" + session + b"@@1\ncontent-length:2\n\nm0\0"
-        )
-        play.client_gets(
-            b"MESSAGE\nsubscription:1\ndestination:/queue/q\nmessage-id:T_1@@" + session + b"@@1\n"
-            b"redelivered:false\ncontent-length:2\n\nm0\0"
-        )
-        play.client_says(b"ACK\nsubscription:1\nmessage-id:T_1@@" + session + b"@@1\n\n\0")
-        play.broker_gets(b"ACK\nid:T_1@@" + session + b"@@1\n\n\0")
-
-
 # What a broker's ERROR says of itself
 
 

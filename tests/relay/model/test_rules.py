@@ -1,8 +1,7 @@
-"""Which rule decides: who, what and where, cell by cell; and against a slow reading of the same rules."""
+"""Which rule decides: who, what and where, cell by cell."""
 
 import re
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -279,67 +278,10 @@ def test_places_that_headers_name(command: bytes, headers: dict[str, bytes], pla
     assert decide(nothing, ANYBODY, command, b"/queue/open", 0, **headers).allow
 
 
-# The same, read slowly
+# A pattern alone
 
 PIECES = ("/queue/", "/topic/", "a", "b", ".", "*", ">", ",", "#", "::", ":", "[ab]", "[*]", "[!a]")
 texts = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join)
-who = st.sampled_from([(), ("al*",), ("bob",), ("*",)])
-
-
-def steps(glob: str) -> list[str]:
-    """A glob, part by part."""
-    return re.findall(r"\[!?[^\]]+\]|.", glob)
-
-
-def ways(parts: list[str], text: str) -> set[str]:
-    """All that wildcards and sets of a glob can stand for, together, where it matches."""
-    if not parts:
-        return set() if text else {""}
-    first, rest = parts[0], parts[1:]
-    if first == "*":
-        return {text[:at] + "|" + more for at in range(len(text) + 1) for more in ways(rest, text[at:])}
-    if not text:
-        return set()
-    if first == "?" or len(first) > 3:
-        return (
-            {f"{text[0]}|{more}" for more in ways(rest, text[1:])} if fnmatchcase(text[0], first) else set()
-        )
-    wanted = first[1] if len(first) == 3 else first
-    return ways(rest, text[1:]) if text[0] == wanted else set()
-
-
-def begins_alike(glob: str, text: str) -> bool:
-    """Whether what is certain of both begins alike."""
-    sure = ""
-    for part in steps(glob):
-        if part in "*?" or len(part) > 3:
-            break
-        sure += part[1] if len(part) == 3 else part
-    plain = re.split(r"[*>#?]", text)[0] if "," not in text and "::" not in text else ""
-    return all(one == other for one, other in zip(sure, plain, strict=False))
-
-
-def slow(found: AccessRules, identity: Identity, command: bytes, text: str) -> tuple[bool, int | None]:
-    """The decision and the rule, by going through all of it."""
-    more = any(each in text for each in ("*", ">", ",", "#", "?", "::"))
-    for rule in found.rules:
-        if rule.users and not any(identity.user and fnmatchcase(identity.user, each) for each in rule.users):
-            continue
-        if rule.groups and not any(
-            fnmatchcase(group, each) for group in identity.groups for each in rule.groups
-        ):
-            continue
-        for glob in rule.send if command == SEND else rule.subscribe:
-            matches = ways(steps(glob), text)
-            if rule.allow:
-                wild = [not re.search(r"[*>#,?]", each) for each in matches]
-                if more and "::" in text:
-                    wild = [each and glob.count("::") == text.count("::") for each in wild]
-                if any(wild):
-                    return True, rule.number
-            elif matches or (more and begins_alike(glob, text)):
-                return False, rule.number
-    return found.allow and not more, None
 
 
 @given(texts, texts)
