@@ -28,6 +28,23 @@ def parts(play: Playbook, number: int = 1) -> None:
     play.broker_says(RECEIPT % (OURS % number))
 
 
+def test_the_next_broker_is_paused_as_well() -> None:
+    """Before the session leaves: then another broker is asked, and where it refuses the session stays."""
+    with started(b"1.2", b"1.2", brokers=3) as play:
+        play.client_says(BEGIN)
+        play.broker_reads()
+        first = play.brokers[0]
+        sent_away(play, 1.0)
+        play.relay.listener.upstream.brokers[1].health.paused = True
+        play.time_passes(1.0)
+        play.broker_accepts(at="tcp://c")
+        assert play.broker_reads(at="tcp://c").startswith(b"CONNECT\n")
+        play.broker_says(b"ERROR\nmessage:no\n\n\0", at="tcp://c")
+        play.time_passes(1.0)
+        assert first.closed is None
+        assert play.client_reads() == b""
+
+
 def test_a_client_that_falls_silent_while_its_session_leaves() -> None:
     """The old broker's last RECEIPT reaches the client before the ERROR; the broker is sent no second DISCONNECT."""
     hello, front = b"heart-beat:1000,0\n", {"heart_beat": Terms(0, 1000)}

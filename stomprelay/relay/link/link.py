@@ -562,7 +562,8 @@ class Link:
     @property
     def departing(self) -> bool:
         """Whether the link leaves at the next quiet moment: another broker accepted it, or none is there to ask."""
-        return self.moving is not None and (self.following is None or self.following.accepted is not None)
+        at = self.following
+        return self.moving is not None and (at is None or bool(at.accepted and not at.broker.health.paused))
 
     def leaves(self, now: float) -> bool:
         """Return whether a `departing` link leaves its broker now: it is quiet, or the time of its move is over."""
@@ -973,10 +974,11 @@ class Link:
         move, self.until = self.moving, inf
         if move is None:
             return
-        if self.departing or move.may_stay:
+        asked = None if self.following is None or self.following.accepted else self.following
+        if asked is None or move.may_stay:
             self.until = move.leave_by
-        if self.following is not None and self.following.accepted is None:
-            self.until = min(self.until, self.following.until)
+        if asked is not None:
+            self.until = min(self.until, asked.until)
 
     def _move_due(self, move: BalanceMove, now: float) -> None:
         following = self.following
@@ -984,10 +986,10 @@ class Link:
             self.stay()
         elif now >= move.leave_by and self.departing:
             self.disconnect(now)
+        elif following is not None and following.broker.health.paused:
+            self.next_refused("is paused", now)
         elif following is not None and following.accepted is None:
-            if following.broker.health.paused:
-                self.next_refused("is paused", now)
-            elif following.sight is None:
+            if following.sight is None:
                 following.ask(now)
             elif now >= following.until:
                 self.next_refused("no CONNECTED in time", now)
