@@ -164,7 +164,7 @@ def unread(case: Case, send: Sent) -> bool:
         return True
     harm = [each for each in troubles(case) if stay.connected.at < each.at < stay.end]
     if scene.kind == "plain" and stay.size <= LITTLE and harm and harm[0].detail != "hangs":
-        return at > harm[0].at - 1.0 - 2 * scene.weather[2] - slowed(case, stay, at)
+        return at > harm[0].at - case.within(1.0)
     # An ERROR is written at the end of the session, and the client may be slow to read it.
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
