@@ -162,12 +162,17 @@ def unread(case: Case, send: Sent) -> bool:
     gone = [each.at for each in case.fates if each.who == "relay" and each.detail in ("is killed", "stops")]
     if any(stay.began < each < until for each in gone):
         return True
+    harm = [each for each in troubles(case) if stay.connected.at < each.at < stay.end]
+    if scene.kind == "plain" and stay.size <= LITTLE and harm and harm[0].detail != "hangs":
+        return at > harm[0].at - case.within(1.0)
     # An ERROR is written at the end of the session, and the client may be slow to read it.
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.end if scene.kind != "plain" and case.least["buffer"] > 600 else -inf)
-        # configuration.md: accepts no more data
-        if stay.size > scene.settings["size"]:
+        # configuration.md: accepts no more data; failover.md, "SEND without `receipt`": its broker is lost later
+        kept = send.receipt is not None or (scene.confirm and scene.kind != "plain")
+        late = any(each.at > stay.end and each.detail.startswith("is killed") for each in troubles(case))
+        if stay.size > scene.settings["size"] or (late and not kept):
             ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
     return at > min(ends, default=inf) - case.within(0.5)
@@ -474,8 +479,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
 
 
 def _receipts_of_acks(case: Case) -> Iterator[str]:
-    """Yield what a client has the RECEIPT of an ACK for, and a broker gave it, and neither removed nor took back.
-    A fan-out gives a RECEIPT for an ACK of several groups when one of them answered.
+    """Yield what a client has the RECEIPT of an ACK for, and a broker gave it, and removes it later or never. What it
+    takes back may have been lost to the relay before. A fan-out needs the answer of one group.
     """
     if case.rough or case.scene.kind == "fanout" or case.scene.routed or not told_apart(case):
         return
@@ -483,13 +488,13 @@ def _receipts_of_acks(case: Case) -> Iterator[str]:
         for name, acked in stay.settles.items():
             receipt = stay.receipts.get(name)
             for each in [] if receipt is None else acked:
-                who = each.headers.get(b"from", b"")
-                if topic(each.headers[b"destination"]):
-                    continue
-                events = [e for e in case.moves[who, each.body] if receipt and e.at <= receipt.at]
+                who, until = each.headers.get(b"from", b""), inf if receipt is None else receipt.at
                 read = max([e.at for e in stay.messages if e.frame == each.frame], default=-inf)
-                last = events[-1:]
-                if last and last[0].what is What.GAVE and last[0].at <= read:
+                moves = case.moves[who, each.body] if not topic(each.headers[b"destination"]) else []
+                last = [e for e in moves if e.at <= until][-1:]
+                later = [e.what for e in moves if e.at > until][:1]
+                given = last and last[0].what is What.GAVE and last[0].at <= read
+                if given and later in ([], [What.SETTLED]):
                     yield f"{stay} has a RECEIPT for its ACK {name.decode()}, and {who.decode()} has {shown(each.body)}"
 
 
@@ -505,7 +510,7 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
         name = event.who.encode(), event.headers.get(b"message-id", b""), event.body
         origins[name] = None if name in origins else (*key, len(given[key]))  # None: which one is not known
         given[key].append(event)
-    first, slow, size = first_fate(case), case.scene.weather[2], case.scene.settings["size"]
+    first, patience = first_fate(case), case.scene.settings["disconnect_timeout"] + 2.5
     owners = {(at.who, at.session): each.stay for each in case.sends for at in case.took.get(each.body, ())}
     for stay in case.stays.values():
         read = Counter([event.body for event in stay.messages])
@@ -527,15 +532,17 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 key = took[0].who, took[0].session
                 known[key].setdefault(sum(each.at < took[0].at for each in given[key]) - 1, at)
         # while nothing has happened to anybody, a client has soon what it is given
-        ends = min(ends, stay.halved, stay.silent, stay.end, first, *[each.at for each in stay.errors])
-        ends = -inf if stay.odd or owing(case, stay) or case.scene.settings["memory"] < 1 << 30 else ends
+        # An ERROR, or the end, comes up to `disconnect_timeout` after the last MESSAGE.
+        told = [event.at - patience for event in stay.errors]
+        told.append(stay.end - patience * (stay.ended is None or stay.ended.detail != "left"))
+        ends = min(ends, stay.halved, stay.silent, first, *told)
+        ends = ends if case.exact and not (stay.odd or owing(case, stay)) else -inf
         gone = {name: each.at for name, each in stay.unsubscribed.items()}
         due: dict[bytes, list[str]] = defaultdict(list)
         for key in {*known, *[key for key, owner in owners.items() if owner is stay]}:
-            late = 2.5 + 12 * slow + sum(len(each.body) for each in given[key]) / size * 2 * slow
             soonest = inf
             for place, event in reversed([*enumerate(given[key])]):
-                at = event.at + late
+                at = event.at + 3.0  # clients may read nothing for two
                 soonest = min(soonest, known[key].get(place, inf), at if at < ends else inf)
                 names = event.headers.get(b"subscription", b""), event.headers[b"destination"]
                 if all(soonest < gone.get(name, inf) for name in names):
@@ -604,9 +611,11 @@ def counters_fit(case: Case) -> Iterator[str]:
         if killed:
             break  # its last counts are lost
         told.append(max([at for at, each in enumerate(sure) if each], default=0))
-        answers += len(stay.messages) + sum(each.command == b"SEND" for each in read)
+        own = [each for each in read if each.command == b"SEND" and b"transaction" not in each.headers]
+        answers += len(stay.messages) + len(own)
     quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
     quiet = quiet and not case.counters.get("possibly_lost") and case.least["disconnect_timeout"] >= SOON
+    quiet = quiet and case.exact
     again = sum(
         max([unconfirmed(case, stay, met.at) for stay in stays], default=0)
         for met in case.of[What.CONNECTED]
@@ -626,14 +635,17 @@ def counters_fit(case: Case) -> Iterator[str]:
 
 
 def unconfirmed(case: Case, stay: Stay, at: float) -> int:
-    """Return how many SENDs of a client the next broker may get again then; none where the session is over."""
-    settings, fans = case.scene.settings, case.scene.kind == "fanout"
+    """Return how many SENDs of a client a broker may get again that it is connected to then."""
+    scene = case.scene
     # limits.md: a client that is not read from leaves, and nobody sees it
     unseen = stay.size > LITTLE or not case.exact or case.least["buffer"] <= 600
-    if not stay.began < at < (inf if unseen else stay.end + settings["disconnect_timeout"] + 1.0):
+    if not stay.began < at < (inf if unseen else stay.end + scene.settings["disconnect_timeout"] + 1.0):
         return 0
-    kept = [each for each in stay.sends if case.scene.confirm or each.receipt or each.transaction]
-    return sum(each.event.at < at and (fans or (each.confirmed or inf) >= at) for each in kept)
+    # failover.md, "Planned switch-over": a session that moves has a connection to both brokers, and waits
+    moves = not undisturbed(case) or scene.home or scene.settings["policy"] is Policy.TOGETHER
+    kept = [each for each in stay.sends if scene.confirm or each.receipt or each.transaction]
+    kept = [each for each in kept if each.event.at < at or moves]
+    return sum(scene.kind == "fanout" or (each.confirmed or inf) >= at for each in kept)
 
 
 @rule_of_brokers
@@ -668,7 +680,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
     times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
     last, leaves = stay.end + patience, min(stay.end, stay.left, stay.halved, stay.faulty, stay.silent)
     # how soon a broker confirms what it took
-    quick = 1.0 + 12 * scene.weather[2] + slowest(case)
+    quick = 2.0 + slowest(case) if case.exact else inf
     # When SENDs may be lost: with the first broker, or one that confirms too late; if all are kept, at the end only.
     harm = min([at for at in times if stay.began - 5.0 < at < last], default=inf)
     harm = min(harm, leaves if quick > patience - 0.5 else inf)
@@ -676,8 +688,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
     if copies == 1 and harm == inf and (stay.orderly or (stay.told and stay.end < inf)):
         return 0
     # failover.md, "nothing: it closed its connection": each broker gets half of the time
-    in_time = leaves + (patience / 2 if patience >= SOON else 0.0) - quick
-    in_time = -inf if owing(case, stay) or scene.settings["memory"] < 1 << 30 else in_time
+    in_time = -inf if owing(case, stay) else leaves + (patience / 2 if patience >= SOON else 0.0) - quick
     places = {id(event): at for at, event in enumerate(stay.sent)}
     read = [(places[id(stay.asked[name])], each.at) for name, each in stay.receipts.items()]
     # failover.md, "SEND without `receipt`": it counts if no frame behind it has its RECEIPT
@@ -689,7 +700,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
         kept = confirm or send.receipt is not None
         behind = [at for place, at in read if place > places[id(send.event)] and not send.transaction]
         known = send.confirmed is not None or min([*behind, last if took else inf]) < harm
-        safe = len(quiet) if kept or harm == inf else 0
+        safe = len(quiet) if (kept or harm == inf) and not stay.odd else 0
         lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
     return lost
 
@@ -902,8 +913,8 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         proofs = [(stay.asked[name], read.at) for name, read in stay.receipts.items()]
         # failover.md, "What the client did when the broker died": what is in a transaction is sent again with it
         proofs = [each for each in proofs if stay.end < first or b"transaction" not in each[0].headers]
-        # RabbitMQ confirms in any order, so its loss may take the RECEIPT of an earlier frame
-        between = late and any(LOST in each.body for each in stay.errors)
+        # failover.md, "When the relay ends a session": what has no RECEIPT may be lost
+        between = any(LOST in each.body for each in stay.errors)
         proofs = proofs if single and not (stay.odd or between) else []
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
@@ -912,7 +923,8 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         in_time = stay.orderly and stay.end < stay.left + case.scene.settings["disconnect_timeout"]
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
-            due = told and asked.at < stay.faulty
+            # failover.md, "When the relay ends a session": within `disconnect_timeout`; the words are about SENDs
+            due = told and asked.at < stay.faulty and (asked.command == b"SEND" or not short)
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too

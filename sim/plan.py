@@ -432,7 +432,8 @@ def _trouble(chance: Random, what: str, at: float, name: str, number: int) -> li
         case "kill":
             steps = [Step(at, name, "kill", (most,)), Step(later, name, "start")]
             if random() < 0.4:  # it listens, and needs longer until it serves
-                steps += [Step(later, name, "stall", (1,)), Step(later + 1.5 * random(), name, "stall", (0,))]
+                at = later + 0.001
+                steps += [Step(at, name, "stall", (1,)), Step(at + 1.5 * random(), name, "stall", (0,))]
             return steps
         case "stall" if random() < 0.6:
             end = [Step(later, name, "kill", (0,)), Step(later + random(), name, "start")]

@@ -29,6 +29,7 @@ GIVES = "a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.
 READS = "c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1\n"
 ACKED = READS.replace(" read ", " acked ")
 ACK = "c1.1 sent ACK id:m-1\n"
+ASKING_ACK = "c1.1 sent ACK id:m-1 receipt:r-5\nc1.1 read RECEIPT receipt-id:r-5\n"
 SETTLED = "a.1 settled c1.1\n"
 ABORTS = """\
 c1.1 sent BEGIN transaction:t1
@@ -163,6 +164,9 @@ FALSE = [
         ACKED + ACK.replace("m-1", "m-1 transaction:t1") + COMMITTED,
     ),
     ("an_ack_takes_effect", ACKED + ACK + SETTLED, f"{CALMS}wait 60\n{ACKED}{ACK}"),
+    # its RECEIPT came too early
+    ("an_ack_takes_effect", ACK + SETTLED, ASKING_ACK + SETTLED),
+    ("nothing_is_wrong", CALMS, f"{CALMS}c1.1 wrong got no RECEIPT r-9 in calm weather\n"),
     (
         "deliveries_keep_their_order",
         GIVES + READS,
