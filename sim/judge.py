@@ -563,7 +563,8 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     sure = scene.confirm and scene.kind == "failover" and not scene.routed
     patience, well_from = case.least["disconnect_timeout"], spells(case)
     for send in missing:
-        stay, kept = send.stay, scene.confirm or send.receipt is not None
+        # failover.md, "SEND without `receipt`": a plain address keeps nothing
+        stay, kept = send.stay, (scene.confirm and scene.kind != "plain") or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
         well = patience >= SOON and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
         if sure and well and not (stay.orderly or stay.errors or chokes(case, stay)):

@@ -215,18 +215,19 @@ class Schedule:
         return True
 
     def reconsider(self, now: float) -> None:
-        """A broker was resumed or came back: begin a pass now, which waits only for its turn, and pauses anew."""
+        """A broker was resumed or came back: begin a pass now. Its attempts wait only for the session's turn."""
         if self._target is not None:
             self.last = self._before
         self.ended()
         self._ready_at = now
-        self._delay = self._options.initial_delay
         self._late = True
         self._left = self._pass(now)
 
     def found(self, now: float) -> None:
-        """A broker accepted the session. Call this after the broker has counted the session (`Health.joined`)."""
+        """A broker accepted the session and counted it (`Health.joined`). Pauses are short again, if passes failed."""
         self.ended()
+        if self.passes:
+            self._delay = self._options.initial_delay
         self._found_at = -inf if self._start else now
 
     def ended(self) -> None:
