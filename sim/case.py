@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, Final
 
 from sim.history import Event, History, What
-from sim.plan import CHANGES, Scene
+from sim.plan import CHANGES, PLAIN, Scene
 
 OF_CLIENTS: Final = (What.CONNECTED, What.SENT, What.READ, What.ENDED)
 MOVES: Final = (What.GAVE, What.SETTLED, What.RETURNED, What.FORGOT)
@@ -86,11 +86,6 @@ class Stay:
         return sum(100 + len(each.body) for each in self.sent)
 
     @property
-    def served(self) -> float:
-        """Return when it was connected; if it never was, when it began."""
-        return self.began if self.connected is None else self.connected.at
-
-    @property
     def messages(self) -> list[Event]:
         """Return the MESSAGEs that it read."""
         return [each for each in self.read if each.command == b"MESSAGE"]
@@ -149,10 +144,25 @@ class Case:
         return least
 
     @cached_property
-    def readable(self) -> list[float]:
-        """Return from when on the relay may read each frame of a client."""
-        keys = [(each.at, self.stays.get((each.who, each.session))) for each in self.of[What.SENT]]
-        return sorted([at if stay is None else max(at, stay.served) for at, stay in keys])
+    def goes(self) -> bool:
+        """Return whether a broker answered CONNECT, and served nobody."""
+        return any(each.detail in ("goes", "refuses", "serves nobody") for each in self.fates)
+
+    @cached_property
+    def exact(self) -> bool:
+        """Return whether nobody waits for what no rule counts: tokens, memory, a slow network or small buffers, and the
+        growing pauses before a broker is asked that goes at once, or that there are no descriptors to ask
+        (configuration.md, `frames`, `memory`; failover.md, "How long it takes").
+        """
+        least, scene = self.least, self.scene
+        grows = (self.goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
+        quick = scene.weather[2] * PLAIN["size"] / least["size"] < 0.1
+        return quick and not (least["frames"] or least["memory"] < 1 << 30 or grows or scene.tight)
+
+    def within(self, seconds: float) -> float:
+        """Return so many seconds if times are exact, else many, in which all is done all the same."""
+        tokens = len(self.of[What.SENT]) / (self.least["frames"] or inf)
+        return seconds if self.exact else max(seconds, 40.0) + tokens
 
     @property
     def sends(self) -> list[Sent]:

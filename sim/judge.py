@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 from sim.brokers import REFUSED
 from sim.case import LOST, Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
-from sim.plan import PLAIN
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
 
@@ -114,24 +113,6 @@ def spells(case: Case) -> list[tuple[float, float]]:
     return found + [(each, inf) for each in since.values()]
 
 
-GOES: Final = ("goes", "refuses", "serves nobody")
-"""What a broker does that answers CONNECT, and serves nobody."""
-
-
-def slowed(case: Case, stay: Stay, until: float) -> float:
-    """Return how long rate limits (configuration.md, `frames`), which all clients share, and which begin when a client
-    is connected, and a slow network with small buffers delay what a client sent up to a time.
-    """
-    rate = case.least["frames"] or inf
-    sent = [each for each in stay.sent if each.at <= until]
-    read, last = -inf, max(sent[-1].at, stay.served) if sent else 0.0
-    for at in case.readable if rate < inf and sent else ():
-        if at <= max(read, last):
-            read = max(read, at) + 1.0 / rate
-    rounds: float = sum(len(each.body) for each in sent + stay.messages) / case.least["size"]
-    return max(0.0, read - last) + rounds * 2 * case.scene.weather[2]
-
-
 def owing(case: Case, stay: Stay) -> bool:
     """Return whether a client may owe so many ACKs that the relay does not read from its broker, so that it does not
     see either that the broker closed (limits.md).
@@ -187,16 +168,18 @@ def unread(case: Case, send: Sent) -> bool:
         scene.kind == "plain" and send.receipt is None and stay.size <= min(LITTLE, case.least["size"] // 2)
     )
     if little and harm and all(event.at >= harm[0] for event in stay.errors):
-        return at > harm[0] - 1.0 - slowed(case, stay, at)
+        return at > harm[0] - case.within(1.0)
     # An ERROR is written at the end of the session, and the client may be slow to read it.
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.end if scene.kind != "plain" and case.least["buffer"] > 600 else -inf)
-        # configuration.md: accepts no more data
-        if stay.size > scene.settings["size"]:
+        # configuration.md: accepts no more data; failover.md, "SEND without `receipt`": its broker is lost later
+        kept = send.receipt is not None or (scene.confirm and scene.kind != "plain")
+        late = any(each.at > stay.end and each.detail.startswith("is killed") for each in troubles(case))
+        if stay.size > scene.settings["size"] or (late and not kept):
             ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
-    return at > min(ends, default=inf) - (0.5 if scene.weather[2] < 0.1 else 5.0) - slowed(case, stay, at)
+    return at > min(ends, default=inf) - case.within(0.5)
 
 
 # The rules
@@ -229,9 +212,7 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
     chokes = any(product.chokes for product, _ in case.scene.brokers.values())
     for event in case.of[What.WRONG]:
         slow = mood or (event.who in clients and clients[event.who].chokes and chokes)
-        # configuration.md, `frames`: what is limited waits
-        stays = [stay for stay in case.stays.values() if stay.client == event.who]
-        slow = slow or any(slowed(case, stay, event.at) > SOON for stay in stays)
+        slow = slow or not case.exact
         if not event.detail.startswith(excused) and not (slow and "in calm weather" in event.detail):
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
@@ -489,8 +470,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays[event.who, event.session]
                 read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
-                waits = slowed(case, stay, event.at)  # configuration.md, `frames`: an ACK waits as well
-                if event.at + waits < stay.end and copy in given and read >= given[copy].at:
+                # configuration.md, `frames`: an ACK waits as well
+                if not case.least["frames"] and copy in given and read >= given[copy].at:
                     due[copy] = stay
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 last = given.pop(key, event)
@@ -537,7 +518,7 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
         name = event.who.encode(), event.headers.get(b"message-id", b""), event.body
         origins[name] = None if name in origins else (*key, len(given[key]))  # None: which one is not known
         given[key].append(event)
-    first, slow, size = first_fate(case), case.scene.weather[2], case.scene.settings["size"]
+    first, patience = first_fate(case), case.scene.settings["disconnect_timeout"] + 2.5
     owners = {(at.who, at.session): each.stay for each in case.sends for at in case.took.get(each.body, ())}
     for stay in case.stays.values():
         read = Counter([event.body for event in stay.messages])
@@ -559,15 +540,17 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 key = took[0].who, took[0].session
                 known[key].setdefault(sum(each.at < took[0].at for each in given[key]) - 1, at)
         # while nothing has happened to anybody, a client has soon what it is given
-        ends = min(ends, stay.halved, stay.silent, stay.end, first, *[each.at for each in stay.errors])
-        ends = -inf if stay.odd or owing(case, stay) or case.scene.settings["memory"] < 1 << 30 else ends
+        # An ERROR, or the end, comes up to `disconnect_timeout` after the last MESSAGE.
+        told = [event.at - patience for event in stay.errors]
+        told.append(stay.end - patience * (stay.ended is None or stay.ended.detail != "left"))
+        ends = min(ends, stay.halved, stay.silent, first, *told)
+        ends = ends if case.exact and not (stay.odd or owing(case, stay)) else -inf
         gone = {name: each.at for name, each in stay.unsubscribed.items()}
         due: dict[bytes, list[str]] = defaultdict(list)
         for key in {*known, *[key for key, owner in owners.items() if owner is stay]}:
-            late = 2.5 + 12 * slow + sum(len(each.body) for each in given[key]) / size * 2 * slow
             soonest = inf
             for place, event in reversed([*enumerate(given[key])]):
-                at = event.at + late
+                at = event.at + 3.0  # clients may read nothing for two
                 soonest = min(soonest, known[key].get(place, inf), at if at < ends else inf)
                 names = event.headers.get(b"subscription", b""), event.headers[b"destination"]
                 if all(soonest < gone.get(name, inf) for name in names):
@@ -615,7 +598,7 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
     for send in case.sends:
         if send.stay.size <= buffer:
             for event in case.took.get(send.body, ()):
-                if event.at > send.stay.end + patience + slowed(case, send.stay, inf):
+                if event.at > send.stay.end + case.within(patience):
                     yield f"{send.stay} left at {send.stay.end:.3f}, and {event.who} took {send} at {event.at:.3f}"
 
 
@@ -636,9 +619,11 @@ def counters_fit(case: Case) -> Iterator[str]:
         if killed:
             break  # its last counts are lost
         told.append(max([at for at, each in enumerate(sure) if each], default=0))
-        answers += len(stay.messages) + sum(each.command == b"SEND" for each in read)
+        own = [each for each in read if each.command == b"SEND" and b"transaction" not in each.headers]
+        answers += len(stay.messages) + len(own)
     quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
     quiet = quiet and not case.counters.get("possibly_lost") and case.least["disconnect_timeout"] >= SOON
+    quiet = quiet and case.exact
     again = sum(
         max([unconfirmed(case, stay, met.at) for stay in stays], default=0)
         for met in case.of[What.CONNECTED]
@@ -658,16 +643,17 @@ def counters_fit(case: Case) -> Iterator[str]:
 
 
 def unconfirmed(case: Case, stay: Stay, at: float) -> int:
-    """Return how many SENDs of a client the next broker may get again then; none where the session is over."""
-    settings, fans = case.scene.settings, case.scene.kind == "fanout"
+    """Return how many SENDs of a client a broker may get again that it is connected to then."""
+    scene = case.scene
     # limits.md: a client that is not read from leaves, and nobody sees it
-    unseen = stay.size > LITTLE or any(
-        settings[name] != PLAIN[name] for name in ("buffer", "memory", "frames", "size")
-    )
-    if not stay.began < at < (inf if unseen else stay.end + settings["disconnect_timeout"] + 1.0):
+    unseen = stay.size > LITTLE or not case.exact or case.least["buffer"] <= 600
+    if not stay.began < at < (inf if unseen else stay.end + scene.settings["disconnect_timeout"] + 1.0):
         return 0
-    kept = [each for each in stay.sends if case.scene.confirm or each.receipt or each.transaction]
-    return sum(each.event.at < at and (fans or (each.confirmed or inf) >= at) for each in kept)
+    # failover.md, "Planned switch-over": a session that moves has a connection to both brokers, and waits
+    moves = not undisturbed(case) or scene.home or scene.settings["policy"] is Policy.TOGETHER
+    kept = [each for each in stay.sends if scene.confirm or each.receipt or each.transaction]
+    kept = [each for each in kept if each.event.at < at or moves]
+    return sum(scene.kind == "fanout" or (each.confirmed or inf) >= at for each in kept)
 
 
 @rule_of_brokers
@@ -702,7 +688,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
     times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
     last, leaves = stay.end + patience, min(stay.end, stay.left, stay.halved, stay.faulty, stay.silent)
     # how soon a broker confirms what it took
-    quick = 1.0 + 12 * scene.weather[2] + slowest(case)
+    quick = 2.0 + slowest(case) if case.exact else inf
     # When SENDs may be lost: with the first broker, or one that confirms too late; if all are kept, at the end only.
     harm = min([at for at in times if stay.began - 5.0 < at < last], default=inf)
     harm = min(harm, leaves if quick > patience - 0.5 else inf)
@@ -710,8 +696,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
     if copies == 1 and harm == inf and (stay.orderly or (stay.told and stay.end < inf)):
         return 0
     # failover.md, "nothing: it closed its connection": each broker gets half of the time
-    in_time = leaves + (patience / 2 if patience >= SOON else 0.0) - quick
-    in_time = -inf if owing(case, stay) or scene.settings["memory"] < 1 << 30 else in_time
+    in_time = -inf if owing(case, stay) else leaves + (patience / 2 if patience >= SOON else 0.0) - quick
     places = {id(event): at for at, event in enumerate(stay.sent)}
     read = [(places[id(stay.asked[name])], each.at) for name, each in stay.receipts.items()]
     # failover.md, "SEND without `receipt`": it counts if no frame behind it has its RECEIPT
@@ -723,7 +708,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
         kept = confirm or send.receipt is not None
         behind = [at for place, at in read if place > places[id(send.event)] and not send.transaction]
         known = send.confirmed is not None or min([*behind, last if took else inf]) < harm
-        safe = len(quiet) if kept or harm == inf else 0
+        safe = len(quiet) if (kept or harm == inf) and not stay.odd else 0
         lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
     return lost
 
@@ -877,35 +862,25 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
     good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     slow = slowest(case)
-    quick = [(-inf, inf if well else first_fate(case), 2.0 + 12 * scene.weather[2] + slow)]
-    # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
-    # reached for lack of descriptors is not down, so nobody else asks it
-    grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
+    quick = [(-inf, inf if well else first_fate(case), 2.5 + slow)]
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
     mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
-    # failover.md, "How long it takes": `connect_timeout`, which is 2 seconds, is over on a slow network
-    answered = {(each.who, each.session): each.at for each in case.of[What.CONNECTED]}
-    met = case.of[What.MET] if scene.weather[2] > 0.1 else []
-    slowly = [each.at for each in met if answered.get((each.who, each.session), inf) > each.at + 0.5]
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
     one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
         if without_relay(case, stay) or chokes(case, stay):
             continue
-        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
+        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON + case.goes)]
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
         for since, until, what in _waits(case, stay) if not owing(case, stay) else ():
-            pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
             late = [each.event.at <= since and (each.confirmed or inf) > case.calm for each in stay.sends]
-            pause += SLOWEST * sum(late) if one_by_one else 0.0
-            pause += 12 * scene.weather[2] if what == "CONNECTED" else 0.0  # handshakes
-            pause += 2.0 * sum(since - 2.0 <= at <= until for at in slowly)
+            pause = SLOWEST * sum(late) if one_by_one else 0.0
             # failover.md, "How long it takes": DISCONNECT waits for the receipt of what an ERROR answered
             pause += settings["disconnect_timeout"] * stay.odd
             clock = clear + good * (not old) + (quick if what != "CONNECTED" else [])
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clock]
-            spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
+            spans = [(span, most) for span, most in spans if span > case.within(most + pause)]
             if spans:
                 yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
 
@@ -946,8 +921,8 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         proofs = [(stay.asked[name], read.at) for name, read in stay.receipts.items()]
         # failover.md, "What the client did when the broker died": what is in a transaction is sent again with it
         proofs = [each for each in proofs if stay.end < first or b"transaction" not in each[0].headers]
-        # RabbitMQ confirms in any order, so its loss may take the RECEIPT of an earlier frame
-        between = late and any(LOST in each.body for each in stay.errors)
+        # failover.md, "When the relay ends a session": what has no RECEIPT may be lost
+        between = any(LOST in each.body for each in stay.errors)
         proofs = proofs if single and not (stay.odd or between) else []
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
@@ -956,7 +931,8 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         in_time = stay.orderly and stay.end < stay.left + case.scene.settings["disconnect_timeout"]
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
-            due = told and asked.at < stay.faulty
+            # failover.md, "When the relay ends a session": within `disconnect_timeout`; the words are about SENDs
+            due = told and asked.at < stay.faulty and (asked.command == b"SEND" or not short)
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
@@ -981,8 +957,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
     """
     settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
-    plain = all(settings[name] == PLAIN[name] for name in ("buffer", "memory", "frames", "size"))
-    soon, well = case.seen and plain and undisturbed(case), spells(case) if case.seen else []
+    soon = case.seen and case.exact and case.least["buffer"] > 600 and undisturbed(case)
+    well = spells(case) if case.seen else []
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
@@ -1002,7 +978,7 @@ def a_session_ends(case: Case) -> Iterator[str]:
             *[(stay.faulty, min(told, b), fault, max(a, 0.0 if always else case.calm)) for a, b in well],
         ):
             begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
-            if since < inf and until > begins + most + slowed(case, stay, since):
+            if since < inf and until > begins + case.within(most):
                 yield f"{stay} was to end or to be told from {since:.3f} on, and this came at {until:.3f}"
                 break
         else:
@@ -1017,7 +993,7 @@ def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
     a broker has it asked anew (failover.md, "Planned switch-over").
     """
     patience = case.scene.settings["disconnect_timeout"]
-    spans = [(each.began, each.end + patience + slowed(case, each, inf)) for each in case.stays.values()]
+    spans = [(each.began, each.end + case.within(patience)) for each in case.stays.values()]
     resumed = [each.at for each in case.fates if each.detail.endswith("is in service")]
     last: dict[str, list[float]] = defaultdict(list)
     for event in case.of[What.MET] if not case.rough else ():

@@ -37,8 +37,8 @@ from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
 from stomprelay.wire.decoder import SCANNER
 
-SLACK: Final = 64 * 1024
-"""Bytes that may be kept beyond a bound: those of one read."""
+SLACK: Final = 2 * 64 * 1024
+"""Bytes that may be kept beyond a bound: those of a read, and of one more before reading stops."""
 STEP: Final = 5.0
 """Seconds after which it is looked whether what is waited for is over."""
 LENGTH: Final = 12.0

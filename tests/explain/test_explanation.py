@@ -25,33 +25,6 @@ def explained(text: bytes, *arguments: object) -> list[list[str]]:
     return [[line.strip() for line in paragraph.split("\n")] for paragraph in explanation.paragraphs(text)]
 
 
-def test_a_subscription_gets_its_name() -> None:
-    """1.0 to 1.2: what came, what goes out, and the step between."""
-    head, paragraph = explained(b"SUBSCRIBE\ndestination:/queue/a\n\n\0", b"1.0", b"1.2")
-    assert head == ["client 1.0, broker 1.2, profile auto, losses: replace"]
-    assert paragraph == [
-        "1. client to broker: SUBSCRIBE",
-        "came as",
-        "SUBSCRIBE",
-        "destination:/queue/a",
-        "",
-        "^@",
-        "goes out as",
-        "SUBSCRIBE",
-        "id:relay-1",
-        "destination:/queue/a",
-        "",
-        "^@",
-        "name subscription: puts in id:relay-1",
-    ]
-
-
-def test_a_frame_that_passes() -> None:
-    """Nothing to translate is said in one line."""
-    _, paragraph = explained(b"SEND\ndestination:/queue/a\n\nhello\0\n", b"1.1", b"1.1")
-    assert paragraph[-1] == "goes out as it came"
-
-
 def test_what_is_spelled_otherwise() -> None:
     """Each line that had to be spelled anew is shown with its new form, and only those."""
     _, paragraph = explained(b"SEND\ndestination: /queue/a\nplain:x\npath:C:\\new\n\n\0", b"1.0", b"1.2")
@@ -173,21 +146,6 @@ def test_options_win_over_the_handshake() -> None:
     assert paragraphs[0] == ["client 1.0, broker 1.1, profile artemis, losses: replace"]
     assert "accept-version:1.1" in paragraphs[1]
     assert len(paragraphs) == 4
-
-
-def test_no_version_in_common() -> None:
-    """The ERROR names the versions that the client could have."""
-    explanation = Explanation(b"1.0")
-    _, paragraph = explanation.paragraphs(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
-    assert "message:no common STOMP version" in paragraph
-    assert "version:1.0" in paragraph
-    assert explanation.refused == 1
-
-
-def test_connected_without_connect() -> None:
-    """A broker's CONNECTED alone is shown as the given client would get it."""
-    _, paragraph = explained(b"CONNECTED\nversion:1.2\nsession:s\n\n\0", b"1.1", b"1.2")
-    assert "version:1.1" in paragraph
 
 
 @pytest.mark.parametrize("text", [b"HELLO\n\n\0", b"SEND\nx:\\q\n\n\0", b"SEND\nnothing\n\n\0"])

@@ -48,14 +48,6 @@ class Run:
         """An event."""
         self._add(BlockKind.EVENT, ns, 0, context.encode(), [], EventRecord(event, text, facts).encode())
 
-    def ends(self, ns: int) -> None:
-        """The relay stopped."""
-        self.happened(ns, Context(), JournalEvent.ENDED.value, "it stopped", {})
-
-    def lives(self, ns: int, within: float = 60.0) -> None:
-        """The relay says that it is there."""
-        self.happened(ns, Context(), JournalEvent.ALIVE.value, "it is there", {"within": within})
-
     def is_found_dead(self, ns: int) -> None:
         """Somebody closes what it left open."""
         facts = {"by": RECOVERY, "found": ns, "cut": 0}

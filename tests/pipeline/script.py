@@ -153,7 +153,7 @@ class Script:
 def rows(transfers: Iterable[s.Transfer], limits: TimeLimits, until: int) -> list[dict[str, Any]]:
     """Of `messages`, at this time, with times in ns."""
     by_key: dict[str, list[s.Transfer]] = {}
-    for each in named(transfers, limits, until)[0]:
+    for each in named(transfers, limits, until):
         by_key.setdefault(each[s.KEY], []).append(each)
     found = []
     for key, seen in by_key.items():
@@ -165,20 +165,10 @@ def rows(transfers: Iterable[s.Transfer], limits: TimeLimits, until: int) -> lis
     return [dict(zip(MESSAGES.names, row, strict=True)) for row in sorted(found, key=lambda row: row[0])]
 
 
-def named(
-    transfers: Iterable[s.Transfer], limits: TimeLimits, until: int, kept: Iterable[tuple[str, str]] = ()
-) -> tuple[list[s.Transfer], list[tuple[str, str]]]:
-    """Transfers with the keys of their messages, and what is left of orders: keys and texts, such as the last batch
-    left in `kept`.
-    """
-    given = [[*each] for each in transfers]
-    for key, text in kept:
-        state: s.Transfer = [None] * len(s.FIELDS)
-        state[s.KEY], state[s.NS], state[s.KIND], state[s.TEXT] = key, 0, int(s.RowKind.KEPT), text
-        given.append(state)
-    given.sort(key=phase)
+def named(transfers: Iterable[s.Transfer], limits: TimeLimits, until: int) -> list[s.Transfer]:
+    """Transfers with the keys of their messages."""
+    given = sorted(([*each] for each in transfers), key=phase)
     schema = arrow.schema(s.FIELDS)
     batches = (arrow.batch(given[at : at + 3], schema) for at in range(0, len(given), 3))
-    told = [[*row] for row in arrow.rows(JournalOrders(limits, until)(batches))]
-    left = [(row[s.KEY], row[s.TEXT]) for row in told if row[s.KIND] == SessionRow.ORDER]
-    return [row for row in told if row[s.KIND] < SessionRow.STATE], left
+    told = arrow.rows(JournalOrders(limits, until)(batches))
+    return [[*row] for row in told if row[s.KIND] < SessionRow.STATE]

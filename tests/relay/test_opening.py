@@ -201,6 +201,24 @@ def test_a_newer_token(cut: Cut) -> None:
         play.broker_is_closed()
 
 
+@pytest.mark.parametrize("ground", ["token", "unchecked"])
+def test_a_newer_token_that_is_refused(ground: str) -> None:
+    """There is no RECEIPT for it, and the session goes on with the one that it has, until that expires."""
+    with renewing() as play:
+        play.client_says(SHOWN)
+        play.client_is_unknown(ground, "it has expired")
+        assert "the one before counts until it expires" in play.noted(Event.ERROR)
+        assert play.counters["logins_failed" if ground == "token" else "logins_unchecked"] == 1
+        play.client_gets(b"")
+        play.client_says(SHOWN)
+        play.client_is(Identity("alice", until=play.now + 20))
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.time_passes(19)
+        play.both_stay()
+        play.time_passes(2)
+        play.client_gets_error(b"the token has expired")
+
+
 def test_a_newer_token_of_somebody_else() -> None:
     """Nobody becomes another user."""
     with renewing() as play:

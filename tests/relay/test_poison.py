@@ -7,11 +7,12 @@ import re
 
 import pytest
 
+from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.resend.resender import WINDOW
 from stomprelay.session.effects import Event, How
-from tests.playbook import Playbook, in_all_pairs
+from tests.playbook import Playbook, in_all_pairs, listener
 from tests.relay.failing import client_waits, found, link, over, started
-from tests.relay.several import comes, fanned, send, tell
+from tests.relay.several import begun, comes, fan_out, fanned, send, tell
 
 RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
 POISON = send(b"bad", priority="poison", receipt="p")
@@ -279,6 +280,27 @@ def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:
         play.client_says(send(b"more"))
         assert play.broker_reads(at="b").endswith(b"\n\nmore\0")
         play.broker_reads(at="a")
+
+
+def test_a_group_that_cannot_stand_a_frame_and_cannot_be_sent_the_next() -> None:
+    """It is given up, and the session ends in order, where the other group refused the first frame."""
+    with begun(listener(fan_out(2), loss=LossPolicy.REJECT), b"1.2", "ab", b"1.0", b"1.2") as play:
+        play.client_says(POISON)
+        play.broker_says(b"ERROR\nmessage:no\nreceipt-id:p\n\n\0", at="b")
+        for number in range(5):
+            data = play.broker_reads(at="a")
+            if b"poison" not in data:
+                check = re.search(rb"\nreceipt:([^\n]*)\n", data)
+                play.broker_says(RECEIPT % check[1] if check else b"", at="a")
+                data = play.broker_reads(at="a") if play.at("a").closed is None else b""
+            if b"poison" in data:
+                play.broker_goes(at="a")
+                play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\n\n\0" if number == 1 else b"")
+                while play.at("a").closed is not None:
+                    play.time_passes(play.wake - play.now)
+                comes(play, "a", b"1.0")
+        play.broker_reads(at="b")
+        assert b"the quorum cannot be reached" in play.client_reads()
 
 
 class Taciturn(Picky):

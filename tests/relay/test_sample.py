@@ -68,21 +68,6 @@ def test_from_a_send_to_its_receipt(client: bytes, broker: bytes, cut: Cut) -> N
     assert took(play) == [(RECEIPT, "main", 0.5)]
 
 
-@pytest.mark.parametrize("mode", [b"client", b"client-individual"])
-@in_all_pairs
-def test_from_a_message_to_its_ack(client: bytes, broker: bytes, mode: bytes) -> None:
-    """Whatever either side calls the delivery."""
-    if mode == b"client-individual" and b"1.0" in (client, broker):
-        mode = b"client"
-    play = joined(client, broker)
-    play.client_says(subscribe(mode))
-    watched(play)
-    play.broker_says(message(1, broker))
-    play.time_passes(0.5)
-    play.client_says(ack(play, client))
-    assert took(play) == [(ACK, "public", 0.5)]
-
-
 def test_an_ack_that_covers_it() -> None:
     """Where an ACK is of all before it, too, it is the next one on the same subscription."""
     play = joined(b"1.2", b"1.2")

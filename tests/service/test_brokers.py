@@ -4,28 +4,6 @@ import pytest
 
 from stomprelay.config.address import host_and_port
 from stomprelay.relay.model.group import Broker
-from stomprelay.service.brokers import ALL, Brokers
-from tests.service.harness import failover, movable
-
-
-@pytest.mark.parametrize(
-    ("word", "numbers"),
-    [
-        (ALL, [1, 2, 1]),
-        ("tcp://192.0.2.1:61613", [1, 1]),
-        ("192.0.2.2:61613", [2]),
-        ("192.0.2.2", []),
-        ("tcp://192.0.2.2", []),
-        ("", []),
-        ("None", []),
-    ],
-)
-def test_a_broker_is_meant_by_its_address(word: str, numbers: list[int]) -> None:
-    """As it is configured, or as host and port; wherever it stands."""
-    brokers = Brokers([movable(failover(1, 2), failover(1))])
-    assert [str(entry.broker) for entry in brokers.find(word)] == [
-        f"tcp://192.0.2.{number}:61613" for number in numbers
-    ]
 
 
 @pytest.mark.parametrize(

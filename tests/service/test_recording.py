@@ -92,20 +92,6 @@ def test_the_broker_that_a_leg_leads_to(tmp_path: Path) -> None:
     assert sorted(brokers) == [f"tcp://192.0.2.{number}:61613" for number in (1, 2, 3)]
 
 
-def test_what_comes_with_the_end_is_recorded(harness: JournalHarness) -> None:
-    """The last frames of a leg that is closed for them."""
-    client, broker = harness.session()
-    harness.read()
-    client.sends(SEND + b"NONSENSE\n\n\0")
-    assert brief(harness.read())[:2] == [("client", "SEND"), ("error",)]
-    broker.parts()
-    assert brief(harness.read())[-1] == ("disconnected",)
-    broker.disconnects()
-    client.disconnects()
-    assert len(harness.service.state.sessions) == 0
-    assert harness.read() == []
-
-
 def test_secrets(tmp_path: Path) -> None:
     """In what waits to be written there is neither passcode nor a header that is to be left out, nor its bytes."""
     harness = JournalHarness(tmp_path, bodies=ALL, redact=("token",))
@@ -212,22 +198,6 @@ def test_everybody_is_held_while_the_journal_is_full(tmp_path: Path) -> None:
     harness.journal._release()
     assert all(transport.reading for transport in (client, broker, *other, *late))
     assert [each.event for each in harness.read()] == ["back-pressure off"]
-
-
-def test_beats_go_on_while_the_journal_is_full(tmp_path: Path) -> None:
-    """And nobody is taken for silent that is not read from."""
-    harness = full(tmp_path)
-    client = harness.client()
-    client.sends(CONNECT.replace(b"\n\n", b"\nheart-beat:1000,1000\n\n"))
-    broker = harness.broker()
-    broker.sends(CONNECTED.replace(b"\n\n", b"\nheart-beat:1000,1000\n\n"))
-    fill(harness, client)
-    client.written()
-    broker.written()
-    harness.reactor.pump([0.5] * 60)
-    assert client.ends == broker.ends == []
-    assert client.written().count(b"\n") >= 20
-    assert broker.written().count(b"\n") >= 1
 
 
 def test_who_said_goodbye_hears_it_confirmed(tmp_path: Path) -> None:

@@ -107,20 +107,6 @@ def test_a_sleeper_that_may_sleep_longer(clock: Clock, runtime: Runtime) -> None
     assert clock.getDelayedCalls() == []
 
 
-def test_with_the_last_timer_no_call_is_left(clock: Clock, runtime: Runtime) -> None:
-    """Whether the others were woken before, at an earlier time than the first one, or stopped."""
-    woken, stopped, last = (Sleeper(runtime) for _ in range(3))
-    for at, each in ((5.0, woken), (1.0, woken), (5.0, stopped), (20.0, last)):
-        each.set_timer(at)
-    clock.advance(1)
-    stopped.stop_timer()
-    clock.advance(5)
-    assert (woken.woken, stopped.woken) == ([1.0], [])
-    assert len(clock.getDelayedCalls()) == 1
-    last.stop_timer()
-    assert clock.getDelayedCalls() == []
-
-
 def test_those_of_one_tick_are_woken_together(clock: Clock, runtime: Runtime) -> None:
     """At its end: none before its time, none later than a tick, and all in one turn of the reactor."""
     sleepers = [Sleeper(runtime) for _ in range(100)]

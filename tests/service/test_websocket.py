@@ -253,21 +253,6 @@ def test_text_where_it_is_and_binary_where_not() -> None:
         assert client.written() == said(first, message)
 
 
-def test_heart_beats_are_messages() -> None:
-    """Each is one EOL in a message of its own; the client's keep the session alive."""
-    relay = doors(Web(ping_interval=0))
-    client = opened(relay)
-    client.sends(masked(TEXT, CONNECT.replace(b"host:/", b"host:/\nheart-beat:1000,1000")))
-    relay.broker().sends(CONNECTED)
-    client.written()
-    for _ in range(8):
-        relay.reactor.advance(0.5)
-        client.sends(masked(TEXT, b"\n"))
-    assert set(client.written().split(said(TEXT, b"\n"))) == {b""}
-    relay.reactor.advance(3)
-    assert b"ERROR\n" in client.written()
-
-
 @pytest.mark.parametrize(
     ("wire", "code"),
     [

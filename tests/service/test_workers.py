@@ -337,23 +337,6 @@ def test_its_log_is_ours() -> None:
     assert "ValueError: out of order" in formatEvent(logs[1])
 
 
-def test_another_plan_while_it_runs(worker: Worker, reactor: ProcessReactor) -> None:
-    """It answers whether it can use it, one after the other; whoever ends has no more to answer."""
-    [process] = reactor.processes
-    process.hears()
-    found: list[str] = []
-    process.numbers.clear()
-    for _ in range(3):
-        _ = worker.reload().addCallback(found.append)
-        assert process.hears()[0].source == SOURCE
-    for error in ("", "no such file"):
-        process.says(error)
-        reactor.passages[0].doRead()
-    assert found == ["", "no such file"]
-    reactor.ends()
-    assert found == ["", "no such file", ""]
-
-
 def test_one_that_does_not_answer_another_plan(worker: Worker, reactor: ProcessReactor) -> None:
     """Nobody waits for ever."""
     found: list[str] = []

@@ -317,9 +317,7 @@ class Fanout:
         self._go_on(now)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
-        """A broker refused CONNECT. Return the ERROR for the client, or None if the other groups are enough. Raises
-        `Refused` if they were enough before.
-        """
+        """Return the ERROR with which a broker refused CONNECT, or None if others are enough. May raise `Refused`."""
         target, member = self._places[link]
         try:
             self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
@@ -388,8 +386,8 @@ class Fanout:
                 self._disconnect_from(member, now)
             if self._asked is not None and there:
                 self._awaited += 1
-                quorum = min(target.quorum, len(there))
-                confirmations.ask(Confirmation(self._asked, there, quorum))
+                owing = [member for member in there if confirmations.owing(member)]
+                confirmations.ask(Confirmation(self._asked, there, min(target.quorum, len(there)), owing))
 
     def _disconnect_from(self, member: Member, now: float) -> None:
         if self._frame:

@@ -131,6 +131,10 @@ class Confirmations(Generic[Party]):
                 decided.append(answer(party, receipt))
         return [confirmation for confirmation in decided if confirmation is not None]
 
+    def owing(self, party: Party) -> bool:
+        """Whether this party has to answer something that is not decided."""
+        return any(asked.outcome is Outcome.OPEN for (_, each), asked in self._first.items() if each == party)
+
     def awaited(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """Return the confirmation that the party's next answer with this receipt belongs to, or None."""
         return self._first.get((receipt, party))
@@ -238,9 +242,9 @@ class Quorum:
         member.reason = reason
         if member.faults >= _FAULTS:
             self.give_up(target, member, reason, now)
-            return
-        self._outbox.put(left(member.link.broker, target.upstream, reason))
-        member.link.connection.done = True
+        elif member.link.up:
+            self._outbox.put(left(member.link.broker, target.upstream, reason))
+            member.link.connection.done = True
 
     def give_up(self, target: Target, member: Member, reason: str, now: float) -> None:
         """Leave a group out for the rest of the session. Raises `Refused` if the quorum is then out of reach."""

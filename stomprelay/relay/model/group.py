@@ -497,9 +497,7 @@ def _homeward(home: Broker, group: Group, placed: Mapping[Broker, int], most: in
 
 
 def _levelled(brokers: list[Broker], placed: Mapping[Broker, int], most: int) -> list[Shift]:
-    """Return moves of single sessions. Each move goes from the broker that is farthest above its share to the broker
-    that is farthest below its share.
-    """
+    """Return moves of sessions, each from the broker farthest above its share to that farthest below."""
     if len(brokers) < 2:
         return []
     share = sum(placed.get(each, 0) for each in brokers) / sum(each.weight for each in brokers)

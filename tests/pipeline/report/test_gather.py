@@ -391,10 +391,6 @@ def test_what_may_wait_at_brokers(spark: "SparkSession", tmp_path: Path) -> None
     assert read_waiting(store, ALL, []) == {}
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
 BEFORE = -86400
 HOUR_OF_NOW = Range(BEGIN, BEGIN + HOUR)
 
@@ -472,10 +468,6 @@ def test_the_stretch(spark: "SparkSession", tmp_path: Path) -> None:
     odd = Range(BEGIN - DAY + MINUTE, BEGIN + MINUTE)
     assert stretch(store, odd, "day") == Range(BEGIN + 10 * MINUTE - DAY, odd.until)
     assert stretch(build(spark, tmp_path / "nothing"), Range(), "day") == Range()
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_the_range(spark: "SparkSession", tmp_path: Path) -> None:

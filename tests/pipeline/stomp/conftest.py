@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from stomprelay.pipeline.stomp import client
-from tests.e2e.conftest import activemq, activemq_2, authority, memory, queue, rabbitmq
+from tests.e2e.conftest import activemq, authority, memory, queue, rabbitmq
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.rig import Confirming
 
-__all__ = ["activemq", "activemq_2", "authority", "memory", "queue", "rabbitmq"]
+__all__ = ["activemq", "authority", "memory", "queue", "rabbitmq"]
 
 
 @pytest.fixture(autouse=True)

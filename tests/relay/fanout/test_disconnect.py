@@ -10,11 +10,13 @@ from tests.relay.several import (
     both_get,
     comes,
     copied,
+    delivers,
     fanned,
     lasting,
     receipt,
     routed,
     send,
+    subscribed,
     tell,
     two_upstreams,
 )
@@ -43,6 +45,19 @@ def test_all_brokers_are_sent_it(quorum: int) -> None:
         play.broker_goes(at=last)
         play.client_is_closed()
         assert play.counters["brokers_lost"] == 0
+
+
+def test_a_group_that_owes_the_receipt_of_an_ack() -> None:
+    """Its RECEIPT of DISCONNECT is waited for, though another group's is enough: the ACK is for it alone."""
+    with subscribed(fanned(quorum=1), ack="client-individual") as play:
+        delivers(play, "a", 1)
+        play.client_says(tell(b"ACK", id="a1", receipt="k") + DISCONNECT)
+        play.broker_gets(tell(b"ACK", id="a1", receipt="k") + DISCONNECT, at="a")
+        play.broker_gets(DISCONNECT, at="b")
+        play.broker_says(receipt("end"), at="b")
+        play.client_gets(b"")
+        play.broker_says(receipt("k", "end"), at="a")
+        play.client_gets(receipt("k", "end"))
 
 
 def test_all_upstreams_confirm() -> None:

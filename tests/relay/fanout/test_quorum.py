@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations, Outcome
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.session.effects import Event
 from tests.playbook import listener
 from tests.relay.several import SOON, begun, comes, fan_out, fanned, receipt, send
 
@@ -75,20 +74,6 @@ def test_a_group_that_is_needed_is_given_up() -> None:
     play.client_is_closed()
     play.broker_is_closed(at="b")
     assert play.counters["sessions_given_up"] == 1
-
-
-def test_a_frame_that_the_next_broker_cannot_be_sent() -> None:
-    """Its group is given up where the others are enough."""
-    with begun(listener(fan_out(2), loss=LossPolicy.REJECT)) as play:
-        play.broker_goes(at="a")
-        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\n\n\0")
-        play.broker_reads(at="b")
-        play.time_passes(SOON)
-        comes(play, "a", b"1.0")
-        assert "group main-1 is given up: a header cannot be said in the other version there" in play.noted(
-            Event.LOST
-        )
-        assert play.client.closed is None
 
 
 def test_a_frame_that_waited_and_cannot_be_sent() -> None:

@@ -9,7 +9,6 @@ import pytest
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.link.probe import Probe
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect
-from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.brokers import Watch
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
@@ -234,24 +233,6 @@ def test_what_it_answers(talk: Talk, cut: Cut) -> None:
     assert talk.said in script.said()
     assert "SECRET" not in script.said() + repr(script.notes)
     assert "BODY" not in script.said()
-
-
-@pytest.mark.parametrize(
-    ("version", "product", "sent"),
-    [
-        (b"1.0", GENERIC, b"a:b\\c"),
-        (b"1.0", RABBITMQ, b"a\\cb\\\\c"),
-        (b"1.1", GENERIC, b"a\\cb\\\\c"),
-        (b"1.2", ACTIVEMQ, b"a\\cb\\\\c"),
-    ],
-)
-def test_the_destination_is_spelled_for_the_broker(version: bytes, product: Any, sent: bytes) -> None:
-    """By the version it settled on, and its product's ways."""
-    script = Script(profile=product, checks=Checks(destination="a:b\\c"))
-    script.accepts()
-    script.gets(HELLO)
-    script.says(b"CONNECTED\nversion:%b\n\n\0" % version)
-    script.gets(b"SEND\ndestination:%b\nreceipt:probe\n\n\0" % sent)
 
 
 # Ends
