@@ -3,6 +3,7 @@
 It shares no code with the relay on purpose.
 """
 
+import select
 import socket
 import ssl
 from collections.abc import Container
@@ -134,6 +135,10 @@ class ScriptedBroker:
     def uri(self) -> str:
         """Its address in the relay's configuration."""
         return f"tcp://127.0.0.1:{self.port}"
+
+    def waiting(self) -> bool:
+        """Tell whether somebody has connected who is not accepted yet."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def accept(self) -> Connection:
         """Return the next connection, after its TLS handshake; raise `OSError` if that fails."""
