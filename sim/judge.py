@@ -936,7 +936,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
             # failover.md, "When the relay ends a session": within `disconnect_timeout`; the words are about SENDs
-            due = told and asked.at < stay.faulty and (asked.command == b"SEND" or not short)
+            due = told and asked.at < stay.faulty and (asked.command == b"SEND" or not (short or first < stay.end))
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
