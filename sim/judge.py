@@ -936,7 +936,11 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
             # failover.md, "When the relay ends a session": within `disconnect_timeout`; the words are about SENDs
-            due = told and asked.at < stay.faulty and (asked.command == b"SEND" or not (short or first < stay.end))
+            due = (
+                told
+                and asked.at < stay.faulty
+                and (asked.command == b"SEND" or not (short or first < stay.end))
+            )
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
@@ -948,7 +952,11 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
                 asked.command in (b"SEND", b"ACK", b"NACK") or stay.errors
             )
             if due and name not in stay.receipts and not inside and name not in refused:
-                yield f"{stay} read all, and no RECEIPT {name.decode()}"
+                # translation.md, R98: DISCONNECT at a plain address waits for so many
+                before = [stay.receipts.get(each) for each, one in stay.asked.items() if one.at < asked.at]
+                owed = sum(each is None or each.at > asked.at for each in before)
+                if case.scene.kind != "plain" or owed < case.least["unacknowledged"]:
+                    yield f"{stay} read all, and no RECEIPT {name.decode()}"
 
 
 @rule
