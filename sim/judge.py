@@ -122,8 +122,9 @@ def owing(case: Case, stay: Stay) -> bool:
 
 
 def refused(case: Case, stay: Stay) -> float:
-    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), or what
-    belongs to another upstream than its transaction (failover.md, "Routes").
+    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), what belongs
+    to another upstream than its transaction (failover.md, "Routes"), or a COMMIT that gets an ERROR (the same page,
+    "What the client did when the broker died").
     """
     odd = [
         send.event.at
@@ -132,6 +133,8 @@ def refused(case: Case, stay: Stay) -> float:
         for name, value in send.event.headers.items()
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
+    if any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors):
+        odd += [each.at for each in stay.over.values() if each.command == b"COMMIT"]
     for name in (
         {*stay.inside, *[each.transaction or b"" for each in stay.sends]} if case.scene.routed else ()
     ):
