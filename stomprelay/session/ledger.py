@@ -241,7 +241,7 @@ class Ledger:
 
     @property
     def unsure(self) -> bool:
-        """Whether an ACK with an unknown name may be for a forgotten delivery, or for a settled copy of a message."""
+        """Whether an ACK with an unknown name may be for a forgotten delivery, or for one that another ACK settled."""
         return self.forgot or self._again
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
@@ -261,9 +261,8 @@ class Ledger:
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
         """Return the values `first` up to `stop` of the rows with these names; None if the ACKs must be looked at."""
-        return (
-            None if self.forgot or self._tokened or self._hidden else self.recent.values(names, first, stop)
-        )
+        unlike = self.forgot or self._tokened or self._hidden
+        return None if unlike else self.recent.values(names, first, stop)
 
     def acknowledged(self, names: bytes) -> bool:
         """Settle ACKs or NACKs of these names, outside transactions. Return whether all may pass as they came. If not,
@@ -444,9 +443,8 @@ class Ledger:
         return delivery if delivery is not None and delivery.pending else None
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
-        """Return the pending delivery whose token this is. If there is none, look for deliveries with this message-id
-        (and subscription). Return the delivery with the lowest `Delivery.rank`, and of several the oldest. None if
-        there is none.
+        """Return the pending delivery whose token this is. If there is none, return the one with this message-id (and
+        subscription) that has the lowest `Delivery.rank`, and of several the oldest. None if there is none.
         """
         if message_id not in self._named and self.recent.may_have(message_id, subscription):
             self._list_recent()
@@ -462,7 +460,9 @@ class Ledger:
         again. Return False if one of these deliveries belongs to a lost broker.
         """
         account = delivery.unsettled
-        return self._take(account, account.take(delivery.position), transaction)
+        whole = self._take(account, account.take(delivery.position), transaction)
+        self._again = self._again or not (whole or delivery.lost)  # ACKs of the lost ones may still come
+        return whole
 
     def _take(
         self, account: UnsettledDeliveries, taken: TakenPositions, transaction: bytes | None = None

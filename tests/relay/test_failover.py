@@ -471,6 +471,30 @@ def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, 
         play.both_stay()
 
 
+def test_an_ack_that_is_taken_for_another_subscriptions_delivery() -> None:
+    """STOMP 1.0: both brokers give the same id on two subscriptions. So an ACK covers a lost delivery, whose own ACK
+    comes later: the next broker does not get it.
+    """
+    given = b"MESSAGE\ndestination:/queue/%b\nmessage-id:%d\n\n\0"
+    subscribe = b"".join(
+        [b"SUBSCRIBE\ndestination:/queue/%b\nack:client\n\n\0" % each for each in (b"a", b"b")]
+    )
+    with started(b"1.0") as play:
+        play.client_says(subscribe)
+        gets(play, subscribe)
+        play.broker_says(given % (b"b", 1) + given % (b"a", 2))
+        play.broker_goes()
+        found(play, b"1.0")
+        gets(play, subscribe)
+        play.broker_says(given % (b"a", 1))
+        play.client_reads()
+        for each in (1, 2, 1):
+            play.client_says(b"ACK\nmessage-id:%d\n\n\0" % each)
+        gets(play, b"ACK\nmessage-id:1\n\n\0")
+        assert play.counters["acks_stale"] == 2
+        play.both_stay()
+
+
 # Transactions
 
 
