@@ -710,7 +710,8 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
         took = [(each.who, each.at) for each in case.took.get(send.body, ()) if each.at < in_time]
         quiet = {who for who, at in took if not any(at <= each < at + quick for each in times)}
         kept = confirm or send.receipt is not None
-        behind = [at for place, at in read if place > places[id(send.event)] and not send.transaction]
+        behind = [at for place, at in read if place > places[id(send.event)]]
+        behind = [] if send.transaction or send.receipt is not None else behind
         known = send.confirmed is not None or min([*behind, last if took else inf]) < harm
         safe = len(quiet) if (kept or harm == inf) and not stay.odd else 0
         lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
@@ -952,11 +953,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
                 asked.command in (b"SEND", b"ACK", b"NACK") or stay.errors
             )
             if due and name not in stay.receipts and not inside and name not in refused:
-                # translation.md, R98: DISCONNECT at a plain address waits for so many
-                before = [stay.receipts.get(each) for each, one in stay.asked.items() if one.at < asked.at]
-                owed = sum(each is None or each.at > asked.at for each in before)
-                if case.scene.kind != "plain" or owed < case.least["unacknowledged"]:
-                    yield f"{stay} read all, and no RECEIPT {name.decode()}"
+                yield f"{stay} read all, and no RECEIPT {name.decode()}"
 
 
 @rule
@@ -1014,7 +1011,8 @@ def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
         # In a second before its end a session may have opened some, too.
         there = sum(begins <= event.at <= ends + 1.0 for begins, ends in spans)
         anew = sum(event.at - 1.0 < at <= event.at for at in resumed)
-        most = 6 * there * (1 + anew) + 5
+        # failover.md, "How long it takes": pauses from 10 ms on, each twice as long; and one to which it moved
+        most = 8 * there * (1 + anew) + 5
         if len(times) > most + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
             yield f"{event.who} got {len(times)} connections within a second"
             times.clear()

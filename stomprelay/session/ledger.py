@@ -261,8 +261,9 @@ class Ledger:
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
         """Return the values `first` up to `stop` of the rows with these names; None if the ACKs must be looked at."""
-        unlike = self.forgot or self._tokened or self._hidden
-        return None if unlike else self.recent.values(names, first, stop)
+        return (
+            None if self.forgot or self._tokened or self._hidden else self.recent.values(names, first, stop)
+        )
 
     def acknowledged(self, names: bytes) -> bool:
         """Settle ACKs or NACKs of these names, outside transactions. Return whether all may pass as they came. If not,
@@ -279,6 +280,7 @@ class Ledger:
         for subscription in covered:
             account = self._accounts.get(subscription)
             if account is not None and account.pending:
+                self._again = self._again or account.lost > 0
                 self._take(account, account.take_all())
         return found
 
@@ -443,8 +445,9 @@ class Ledger:
         return delivery if delivery is not None and delivery.pending else None
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
-        """Return the pending delivery whose token this is. If there is none, return the one with this message-id (and
-        subscription) that has the lowest `Delivery.rank`, and of several the oldest. None if there is none.
+        """Return the pending delivery whose token this is. If there is none, look for deliveries with this message-id
+        (and subscription). Return the delivery with the lowest `Delivery.rank`, and of several the oldest. None if
+        there is none.
         """
         if message_id not in self._named and self.recent.may_have(message_id, subscription):
             self._list_recent()
@@ -460,15 +463,14 @@ class Ledger:
         again. Return False if one of these deliveries belongs to a lost broker.
         """
         account = delivery.unsettled
-        whole = self._take(account, account.take(delivery.position), transaction)
-        self._again = self._again or not (whole or delivery.lost)  # ACKs of the lost ones may still come
-        return whole
+        return self._take(account, account.take(delivery.position), transaction)
 
     def _take(
         self, account: UnsettledDeliveries, taken: TakenPositions, transaction: bytes | None = None
     ) -> bool:
         """Settle the deliveries at these positions. Return False if one of them belongs to a lost broker."""
         lost = account.lost_among(taken)
+        self._again = self._again or 0 < lost < len(taken)
         self._count(account, taken, lost, -1)
         if transaction is None:
             self._release(account, taken)
