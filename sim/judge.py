@@ -718,7 +718,10 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
         kept = confirm or send.receipt is not None
         behind = [at for place, at in read if place > places[id(send.event)]]
         behind = [] if send.transaction or send.receipt is not None else behind
-        known = send.confirmed is not None or min([*behind, last if took else inf]) < harm
+        # failover.md, "What `confirm` costs and needs": RabbitMQ answers COMMIT before the SENDs in it
+        early = slowest(case) and send.transaction and send.receipt not in (None, *stay.receipts)
+        answered = send.confirmed is not None and not early
+        known = answered or min([*behind, last if took else inf]) < harm
         safe = len(quiet) if (kept or harm == inf) and not stay.odd else 0
         lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
     return lost
