@@ -93,7 +93,9 @@ def nobody_else(case: Case) -> bool:
     short = case.least["disconnect_timeout"] < SOON
     names, routes = [*case.scene.brokers], int(case.scene.routed)  # the last broker is that of the route
     alone = any(each and ill.issuperset(each) for each in (names[: len(names) - routes], names[-1:] * routes))
-    return rude or short or case.scene.kind != "failover" or alone
+    # failover.md, "Together": no other broker is asked as long as others are served by the one that closes
+    bound = case.goes and case.scene.settings["policy"] is Policy.TOGETHER
+    return rude or short or case.scene.kind != "failover" or alone or bound
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
@@ -987,6 +989,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
         fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
+        # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
+        fault += slowest(case) * len(stay.sends) * ("frames_resent" in case.counters)
         for since, until, most, calm in (
             (stay.left, stay.end, ENDS, case.calm),
             (stay.halved, stay.end, ENDS, case.calm),
