@@ -122,8 +122,9 @@ def owing(case: Case, stay: Stay) -> bool:
 
 
 def refused(case: Case, stay: Stay) -> float:
-    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), or what
-    belongs to another upstream than its transaction (failover.md, "Routes").
+    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), what belongs
+    to another upstream than its transaction (failover.md, "Routes"), or a COMMIT that gets an ERROR (the same page,
+    "What the client did when the broker died").
     """
     odd = [
         send.event.at
@@ -132,6 +133,8 @@ def refused(case: Case, stay: Stay) -> float:
         for name, value in send.event.headers.items()
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
+    if any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors):
+        odd += [each.at for each in stay.over.values() if each.command == b"COMMIT"]
     for name in (
         {*stay.inside, *[each.transaction or b"" for each in stay.sends]} if case.scene.routed else ()
     ):
@@ -715,7 +718,10 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
         kept = confirm or send.receipt is not None
         behind = [at for place, at in read if place > places[id(send.event)]]
         behind = [] if send.transaction or send.receipt is not None else behind
-        known = send.confirmed is not None or min([*behind, last if took else inf]) < harm
+        # failover.md, "What `confirm` costs and needs": RabbitMQ answers COMMIT before the SENDs in it
+        early = slowest(case) and send.transaction and send.receipt not in (None, *stay.receipts)
+        answered = send.confirmed is not None and not early
+        known = answered or min([*behind, last if took else inf]) < harm
         safe = len(quiet) if (kept or harm == inf) and not stay.odd else 0
         lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
     return lost
