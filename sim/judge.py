@@ -779,6 +779,7 @@ EXCUSES: Final = {
     b"a transaction cannot span upstreams": ("a route", "failover.md: Routes"),
     b"connection to the broker was lost": ("it leaves", "failover.md: DISCONNECT, half-closed connections"),
     REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
+    b"the broker did not answer CONNECT with CONNECTED": ("well again", "errors.md: it serves no client"),
     b"a frame cannot be delivered": ("full queues", "failover.md: A frame that costs brokers ..."),
     b"NACK cannot be said to the broker": ("an older broker", "translation.md: NACK"),
     b"a header cannot be said": ("losses are rejected", "configuration.md: loss"),
@@ -833,6 +834,9 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         "it leaves": (stay.left < inf and nobody_else(case)) or stay.halved < inf,
         "no other broker": refuses and (lost or full or stay.connected is None),
         "full queues": full,
+        # failover.md, "What counts against a broker": a probe finds the broker well before and after two attempts
+        "well again": stay.connected is None
+        and any(each.detail == "serves again" and each.at > stay.began for each in before),
         "an older broker": scene.clients[stay.client].version != b"1.0" and bool(old),
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,
