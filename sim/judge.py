@@ -478,8 +478,12 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays[event.who, event.session]
                 read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
+                gave = given.get(copy, event)
+                # limits.md: who owes ACKs reads later what a broker gave that closed since then
+                same = gave.headers.get(b"message-id") == event.headers.get(b"message-id")
                 # configuration.md, `frames`: an ACK waits as well
-                if not case.least["frames"] and copy in given and read >= given[copy].at:
+                waits = case.least["frames"] or (owing(case, stay) and not same)
+                if copy in given and read >= gave.at and not waits:
                     due[copy] = stay
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 last = given.pop(key, event)
