@@ -346,6 +346,7 @@ class Session:
         self._reader = Reader(b"1.2")
         self._transactions: dict[bytes, list[Frame]] = {}
         self._taken: list[Message] = []
+        self._due: list[Any] = []
         self._covered: set[bytes] = set()
         self._dropped: set[bytes] = set()
         self._made = self._gives = 0
@@ -752,13 +753,17 @@ class Session:
         self.clock.at(self._answered, self._confirm, receipt, self._taken)
         self._taken = []
 
-    def _confirm(self, receipt: bytes, taken: list[Message]) -> None:
+    def _confirm(self, *answer: Any) -> None:
+        """Write a RECEIPT, behind those that were due while the broker was hanging."""
+        self._due += [answer] if answer else []
         if self.broker.stalled:
-            self.clock.after(0.5, self._confirm, receipt, taken)
+            self.clock.after(0.5, self._confirm)
         elif self.broker.up and not self.line.over:
-            for message in taken:
-                message.safe = True
-            self._say(b"RECEIPT", [(b"receipt-id", receipt)])
+            due, self._due = self._due, []
+            for receipt, taken in due:
+                for message in taken:
+                    message.safe = True
+                self._say(b"RECEIPT", [(b"receipt-id", receipt)])
 
     def _error(self, message: bytes, receipt: bytes | None, ends: bool = False) -> None:
         """Say that a frame is wrong, behind all answers, and end the connection where the product does, or `ends`."""

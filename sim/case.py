@@ -150,14 +150,16 @@ class Case:
 
     @cached_property
     def exact(self) -> bool:
-        """Return whether nobody waits for what no rule counts: tokens, memory, a slow network or small buffers, and the
-        growing pauses before a broker is asked that goes at once, or that there are no descriptors to ask
-        (configuration.md, `frames`, `memory`; failover.md, "How long it takes").
+        """Return whether nobody waits for what no rule counts: tokens, memory, a slow network or small buffers, a
+        RabbitMQ that confirms one SEND after the other, and the growing pauses before a broker is asked that goes at
+        once, or that there are no descriptors to ask (configuration.md, `frames`, `memory`, `resend_buffer`;
+        failover.md, "How long it takes").
         """
         least, scene = self.least, self.scene
         grows = (self.goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
         quick = scene.weather[2] * PLAIN["size"] / least["size"] < 0.1
-        return quick and not (least["frames"] or least["memory"] < 1 << 30 or grows or scene.tight)
+        late = any(product.late for product, _ in scene.brokers.values()) and least["buffer"] < 1 << 20
+        return quick and not (least["frames"] or least["memory"] < 1 << 30 or grows or late or scene.tight)
 
     def within(self, seconds: float) -> float:
         """Return so many seconds if times are exact, else many, in which all is done all the same."""

@@ -278,10 +278,10 @@ def draw(seed: int, number: int) -> Plan:
         steps = [step for step in steps if step.act != "poison"]
     steps += _transactions(Random(f"{seed}/{number}/transactions"), [*clients], length)
     scene = _rougher(Random(f"{seed}/{number}/more"), Scene(kind, brokers, clients, weather, settings))
-    scene, steps = _rarer(Random(f"{seed}/{number}/rare"), scene, steps)
     moment = Random(f"{seed}/{number}/moment")
     if moment.random() < 0.5:
         scene, steps = _moment(moment, scene)
+    scene, steps = _rarer(Random(f"{seed}/{number}/rare"), scene, steps)
     unspeakable = Random(f"{seed}/{number}/unspeakable")
     if unspeakable.random() < 0.04:
         scene, steps = _unspeakable(unspeakable, scene, steps)

@@ -332,7 +332,7 @@ class Single:
                 self._outbox.send(self._client, data, now)
             if self._resender is not None and self._resender.unconfirmed.committing.late:
                 give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
-            if self.disconnect is DisconnectState.WAITING and self.safe:
+            if self.disconnect is DisconnectState.WAITING and self.safe and link.up:
                 self.send_disconnect(now)
             if connection.paused or session.full:
                 link.pace(crowded=self.crowded)

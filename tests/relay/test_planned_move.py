@@ -3,6 +3,7 @@
 import pytest
 
 from stomprelay.session.effects import Event, How
+from stomprelay.session.leg import Terms
 from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_all_pairs
 from tests.relay.failing import asked_to_leave, found, link, said_welcome, sent_away, started
 from tests.relay.test_failover import (
@@ -25,6 +26,37 @@ def parts(play: Playbook, number: int = 1) -> None:
     """The old broker was told DISCONNECT and nothing else, and confirms it."""
     gets(play, GOODBYE % number)
     play.broker_says(RECEIPT % (OURS % number))
+
+
+def test_the_next_broker_is_paused_as_well() -> None:
+    """Before the session leaves: then another broker is asked, and where it refuses the session stays."""
+    with started(b"1.2", b"1.2", brokers=3) as play:
+        play.client_says(BEGIN)
+        play.broker_reads()
+        first = play.brokers[0]
+        sent_away(play, 1.0)
+        play.relay.listener.upstream.brokers[1].health.paused = True
+        play.time_passes(1.0)
+        play.broker_accepts(at="tcp://c")
+        assert play.broker_reads(at="tcp://c").startswith(b"CONNECT\n")
+        play.broker_says(b"ERROR\nmessage:no\n\n\0", at="tcp://c")
+        play.time_passes(1.0)
+        assert first.closed is None
+        assert play.client_reads() == b""
+
+
+def test_a_client_that_falls_silent_while_its_session_leaves() -> None:
+    """The old broker's last RECEIPT reaches the client before the ERROR; the broker is sent no second DISCONNECT."""
+    hello, front = b"heart-beat:1000,0\n", {"heart_beat": Terms(0, 1000)}
+    with started(b"1.2", b"1.2", brokers=1, hello=hello, front=front) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:r\n\n\0")
+        play.broker_reads()
+        sent_away(play, 1.5)
+        play.time_passes(1.5)
+        gets(play, GOODBYE % 1)
+        play.time_passes(1.0)
+        play.broker_says(RECEIPT % b"r")
+        assert play.client_reads().startswith(RECEIPT % b"r" + b"ERROR\nmessage:heart-beat missed\n")
 
 
 @in_all_cuts

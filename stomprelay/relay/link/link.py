@@ -215,18 +215,19 @@ class Schedule:
         return True
 
     def reconsider(self, now: float) -> None:
-        """A broker was resumed or came back: begin a pass now, which waits only for its turn, and pauses anew."""
+        """A broker was resumed or came back: begin a pass now. Its attempts wait only for the session's turn."""
         if self._target is not None:
             self.last = self._before
         self.ended()
         self._ready_at = now
-        self._delay = self._options.initial_delay
         self._late = True
         self._left = self._pass(now)
 
     def found(self, now: float) -> None:
-        """A broker accepted the session. Call this after the broker has counted the session (`Health.joined`)."""
+        """A broker accepted the session and counted it (`Health.joined`). Pauses are short again, if passes failed."""
         self.ended()
+        if self.passes:
+            self._delay = self._options.initial_delay
         self._found_at = -inf if self._start else now
 
     def ended(self) -> None:
@@ -562,7 +563,8 @@ class Link:
     @property
     def departing(self) -> bool:
         """Whether the link leaves at the next quiet moment: another broker accepted it, or none is there to ask."""
-        return self.moving is not None and (self.following is None or self.following.accepted is not None)
+        at = self.following
+        return self.moving is not None and (at is None or bool(at.accepted and not at.broker.health.paused))
 
     def leaves(self, now: float) -> bool:
         """Return whether a `departing` link leaves its broker now: it is quiet, or the time of its move is over."""
@@ -973,10 +975,11 @@ class Link:
         move, self.until = self.moving, inf
         if move is None:
             return
-        if self.departing or move.may_stay:
+        asked = None if self.following is None or self.following.accepted else self.following
+        if asked is None or move.may_stay:
             self.until = move.leave_by
-        if self.following is not None and self.following.accepted is None:
-            self.until = min(self.until, self.following.until)
+        if asked is not None:
+            self.until = min(self.until, asked.until)
 
     def _move_due(self, move: BalanceMove, now: float) -> None:
         following = self.following
@@ -984,10 +987,10 @@ class Link:
             self.stay()
         elif now >= move.leave_by and self.departing:
             self.disconnect(now)
+        elif following is not None and following.broker.health.paused:
+            self.next_refused("is paused", now)
         elif following is not None and following.accepted is None:
-            if following.broker.health.paused:
-                self.next_refused("is paused", now)
-            elif following.sight is None:
+            if following.sight is None:
                 following.ask(now)
             elif now >= following.until:
                 self.next_refused("no CONNECTED in time", now)

@@ -51,9 +51,7 @@ class Others(Protocol):
 
 
 class Sight(NamedTuple):
-    """A broker's state at one moment: the number of its newest session, how many answers and troubles had been counted,
-    and whether the broker was well.
-    """
+    """A broker's state at one moment: its newest session, its answers and troubles, whether it was well."""
 
     joined: int
     answers: int
