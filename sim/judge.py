@@ -712,7 +712,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
     if copies == 1 and harm == inf and (stay.orderly or (stay.told and stay.end < inf)):
         return 0
     # failover.md, "nothing: it closed its connection": each broker gets half of the time
-    in_time = -inf if owing(case, stay) else leaves + (patience / 2 if patience >= SOON else 0.0) - quick
+    in_time = leaves + (patience / 2 if patience >= SOON else 0.0) - quick
     places = {id(event): at for at, event in enumerate(stay.sent)}
     read = [(places[id(stay.asked[name])], each.at) for name, each in stay.receipts.items()]
     # failover.md, "SEND without `receipt`": it counts if no frame behind it has its RECEIPT
