@@ -154,10 +154,19 @@ class Case:
         growing pauses before a broker is asked that goes at once, or that there are no descriptors to ask
         (configuration.md, `frames`, `memory`; failover.md, "How long it takes").
         """
-        least, scene = self.least, self.scene
+        return self.lag < 0.1 and self.prompt
+
+    @cached_property
+    def lag(self) -> float:
+        """Return about how many seconds a full buffer needs in the network."""
+        return float(self.scene.weather[2] * PLAIN["size"] / self.least["size"])
+
+    @cached_property
+    def prompt(self) -> bool:
+        """Return whether nobody waits for tokens, memory, or growing pauses."""
+        least = self.least
         grows = (self.goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
-        quick = scene.weather[2] * PLAIN["size"] / least["size"] < 0.1
-        return quick and not (least["frames"] or least["memory"] < 1 << 30 or grows or scene.tight)
+        return not (least["frames"] or least["memory"] < 1 << 30 or grows or self.scene.tight)
 
     def within(self, seconds: float) -> float:
         """Return so many seconds if times are exact, else many, in which all is done all the same."""
