@@ -358,7 +358,7 @@ def _moment(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
     if how == "then":
         at, name = max([step.at for step in steps]) + choice((0.05, 0.3, 1.0)) * random(), choice(hit)
         steps += _trouble(chance, second, at, name, names.index(name))
-    leaves = choice(("", "", *["disconnect", "vanish"] * 2, *_ENDS))
+    leaves = choice(("", *["disconnect"] * 3, "vanish", "vanish", *_ENDS))
     for name in clients:
         steps += _busy(chance, name, begins + late, length, leaves, poisons)
     scene = replace(
