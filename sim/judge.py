@@ -966,7 +966,9 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
-            most = until - late * (asked.command in (b"SEND", b"COMMIT"))
+            # failover.md, "How long it takes": DISCONNECT waits for `disconnect_timeout`, and a broker may need longer
+            most = min(until, stay.left) if late and short else until
+            most -= late * (asked.command in (b"SEND", b"COMMIT"))
             for proof, at in () if due or name in stay.receipts else proofs:
                 ordered = AGAIN.get(proof.command, -1) >= AGAIN.get(asked.command, 2) or at < first
                 due = due or (asked.at < proof.at and at < most and ordered)
