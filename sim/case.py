@@ -155,11 +155,20 @@ class Case:
         once, or that there are no descriptors to ask (configuration.md, `frames`, `memory`, `resend_buffer`;
         failover.md, "How long it takes").
         """
-        least, scene = self.least, self.scene
+        return self.lag < 0.1 and self.prompt
+
+    @cached_property
+    def lag(self) -> float:
+        """Return about how many seconds a full buffer needs in the network."""
+        return float(self.scene.weather[2] * PLAIN["size"] / self.least["size"])
+
+    @cached_property
+    def prompt(self) -> bool:
+        """Return whether nobody waits for tokens, memory, a RabbitMQ after each SEND, or growing pauses."""
+        least = self.least
         grows = (self.goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
-        quick = scene.weather[2] * PLAIN["size"] / least["size"] < 0.1
-        late = any(product.late for product, _ in scene.brokers.values()) and least["buffer"] < 1 << 20
-        return quick and not (least["frames"] or least["memory"] < 1 << 30 or grows or late or scene.tight)
+        late = any(product.late for product, _ in self.scene.brokers.values()) and least["buffer"] < 1 << 20
+        return not (least["frames"] or least["memory"] < 1 << 30 or grows or late or self.scene.tight)
 
     def within(self, seconds: float) -> float:
         """Return so many seconds if times are exact, else many, in which all is done all the same."""

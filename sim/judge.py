@@ -93,7 +93,9 @@ def nobody_else(case: Case) -> bool:
     short = case.least["disconnect_timeout"] < SOON
     names, routes = [*case.scene.brokers], int(case.scene.routed)  # the last broker is that of the route
     alone = any(each and ill.issuperset(each) for each in (names[: len(names) - routes], names[-1:] * routes))
-    return rude or short or case.scene.kind != "failover" or alone
+    # failover.md, "Together": no other broker is asked as long as others are served by the one that closes
+    bound = case.goes and case.scene.settings["policy"] is Policy.TOGETHER
+    return rude or short or case.scene.kind != "failover" or alone or bound
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
@@ -215,7 +217,7 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
     chokes = any(product.chokes for product, _ in case.scene.brokers.values())
     for event in case.of[What.WRONG]:
         slow = mood or (event.who in clients and clients[event.who].chokes and chokes)
-        slow = slow or not case.exact
+        slow = slow or case.lag > 1.0 or not case.prompt  # the complaint comes half a minute after the calm
         if not event.detail.startswith(excused) and not (slow and "in calm weather" in event.detail):
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
@@ -476,8 +478,12 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays[event.who, event.session]
                 read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
+                gave = given.get(copy, event)
+                # limits.md: who owes ACKs reads later what a broker gave that closed since then
+                same = gave.headers.get(b"message-id") == event.headers.get(b"message-id")
                 # configuration.md, `frames`: an ACK waits as well
-                if not case.least["frames"] and copy in given and read >= given[copy].at:
+                waits = case.least["frames"] or (owing(case, stay) and not same)
+                if copy in given and read >= gave.at and not waits:
                     due[copy] = stay
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 last = given.pop(key, event)
@@ -511,6 +517,8 @@ def _receipts_of_acks(case: Case) -> Iterator[str]:
                     e.detail == "hangs" and e.who.encode() == who and e.at <= until for e in case.fates
                 )
                 given = not hung and last and last[0].what is What.GAVE and last[0].at <= read
+                # it may have been given anew before the client read the first copy
+                given = given and last[0].headers.get(b"message-id") == each.headers.get(b"message-id")
                 if given and later in ([], [What.SETTLED]):
                     yield f"{stay} has a RECEIPT for its ACK {name.decode()}, and {who.decode()} has {shown(each.body)}"
 
@@ -683,7 +691,12 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
     # limits.md: what a client that left has said is delivered at its rate, for one `disconnect_timeout`
     harm = harm or (case.least["frames"] is not None and not all(stay.orderly for stay in stays))
+    # failover.md, "nothing: it closed its connection": a broker that is asked after another has half of the time
+    moved = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5 and not all(
+        stay.orderly for stay in stays
+    )
     for event in case.fates:
+        harm = harm or (moved and "out of service" in event.detail)
         harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
         harm = harm or (event.at < case.calm and event.detail in LEAVES)
     if counted and not harm and all(send.number is None or case.took.get(send.body) for send in case.sends):
@@ -778,6 +791,7 @@ EXCUSES: Final = {
     b"a transaction cannot span upstreams": ("a route", "failover.md: Routes"),
     b"connection to the broker was lost": ("it leaves", "failover.md: DISCONNECT, half-closed connections"),
     REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
+    b"the broker did not answer CONNECT with CONNECTED": ("well again", "errors.md: it serves no client"),
     b"a frame cannot be delivered": ("full queues", "failover.md: A frame that costs brokers ..."),
     b"NACK cannot be said to the broker": ("an older broker", "translation.md: NACK"),
     b"a header cannot be said": ("losses are rejected", "configuration.md: loss"),
@@ -832,6 +846,9 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         "it leaves": (stay.left < inf and nobody_else(case)) or stay.halved < inf,
         "no other broker": refuses and (lost or full or stay.connected is None),
         "full queues": full,
+        # failover.md, "What counts against a broker": a probe finds the broker well before and after two attempts
+        "well again": stay.connected is None
+        and any(each.detail == "serves again" and each.at > stay.began for each in before),
         "an older broker": scene.clients[stay.client].version != b"1.0" and bool(old),
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,
@@ -988,6 +1005,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
         fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
+        # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
+        fault += slowest(case) * len(stay.sends) * ("frames_resent" in case.counters)
         for since, until, most, calm in (
             (stay.left, stay.end, ENDS, case.calm),
             (stay.halved, stay.end, ENDS, case.calm),

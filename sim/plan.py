@@ -228,7 +228,7 @@ def draw(seed: int, number: int) -> Plan:
             web and random() < 0.6,
             secure,
             beats=random() < 0.3,
-            chokes=random() < 0.02,
+            chokes=random() < 0.06,
         )
     bad = random()
     weather = (choice((0.0, 0.3, 0.9)), choice((0.0, 0.0, 0.2)), choice((0.001, 0.02, 0.3)))
@@ -290,20 +290,26 @@ def draw(seed: int, number: int) -> Plan:
 
 def _rarer(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
     """Return the scene and the steps, in some worlds with what chance alone hardly brings: clients that fall silent
-    when they are served.
+    when they are served, by brokers without heart-beats, too; and in some others with nothing that makes all slow.
     """
     random = chance.random
-    if random() < 0.04:
+    silent, exact = random() < 0.04, random() < 0.5
+    if exact:
+        settings = scene.settings | {"frames": None, "memory": 1 << 30, "size": 1 << 16}
+        weather = (*scene.weather[:2], min(scene.weather[2], 0.02))
+        scene = replace(scene, settings=settings, weather=weather, tight=False)
+    if silent:
         clients = {name: each._replace(pipelines=True, beats=True) for name, each in scene.clients.items()}
+        if exact:
+            clients = {name: each._replace(version=b"1.2", beat=0) for name, each in clients.items()}
+            brokers = {name: (product, b"1.0") for name, (product, _) in scene.brokers.items()}
+            scene = replace(scene, brokers=brokers, versions=())
         scene = replace(scene, clients=clients, settings=scene.settings | {"beats": True})
-        steps = [
-            step
-            for step in steps
-            if step.who not in clients or (step.act, step.at < 0.5) == ("connect", True)
-        ]
+        steps = []
         for name in clients:
-            at = min([step.at for step in steps if step.who == name])
+            at = 0.3 * random()
             steps += [
+                Step(at, name, "connect"),
                 Step(at + random() * 0.05, name, "send", (0, 1, 0, 0)),
                 Step(at + random() * 0.5, name, "silence"),
             ]
@@ -323,6 +329,7 @@ def _moment(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
             name: (choice(PRODUCTS[1:])._replace(counts=True), each[1]) for name, each in brokers.items()
         }
     nacks, beats = all(each.nacks_1_0 for each, _ in brokers.values()), random() < 0.2
+    poisons = random() < 0.15
     clients = {}
     for name, habit in scene.clients.items():
         version = alike or habit.version
@@ -336,11 +343,12 @@ def _moment(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
         "buffer": choice((1 << 20, 1 << 20, 600)),
         "all": random() < 0.5,
         "fast": random() < 0.5,
-        "longest_delay": choice((1.0, 1.0, 60.0)),
+        "longest_delay": 1.0 if poisons else choice((1.0, 1.0, 60.0)),
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, Policy.TOGETHER)),
     }
     begins, length = 1.0 + random(), choice((0.1, 0.5, 2.0))
-    steps = [Step(0.3 * random(), name, "connect") for name in clients]
+    late = begins * int(random() < 0.15)  # clients come when there is trouble
+    steps = [Step(late + 0.3 * random(), name, "connect") for name in clients]
     first, how, second = choice(_STORIES)
     names = [*brokers]
     hit = choice((names[:1], names[:1], names, names, [choice(names)]))
@@ -353,9 +361,9 @@ def _moment(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
     if how == "then":
         at, name = max([step.at for step in steps]) + choice((0.05, 0.3, 1.0)) * random(), choice(hit)
         steps += _trouble(chance, second, at, name, names.index(name))
-    leaves = choice(("", "", *["disconnect", "vanish"] * 2, *_ENDS))
+    leaves = choice(("", *["disconnect"] * 3, "vanish", "vanish", *_ENDS))
     for name in clients:
-        steps += _busy(chance, name, begins, length, leaves)
+        steps += _busy(chance, name, begins + late, length, leaves, poisons)
     scene = replace(
         scene,
         brokers=brokers,
@@ -385,7 +393,7 @@ def _unspeakable(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene
     return replace(scene, kind=kind, loss=LossPolicy.REJECT, versions=chance.choice(versions)), steps
 
 
-def _busy(chance: Random, name: str, begins: float, length: float, leaves: str) -> list[Step]:
+def _busy(chance: Random, name: str, begins: float, length: float, leaves: str, poisons: bool) -> list[Step]:
     """Return what a client does just then, and how it leaves, if it does."""
     random, choice = chance.random, chance.choice
     asks, size, reads = choice((0.0, 0.5, 1.0)), choice((0, 0, 0, 20_000)), choice((0, 0, 1, 2))
@@ -404,7 +412,7 @@ def _busy(chance: Random, name: str, begins: float, length: float, leaves: str) 
     if inside:
         at = soon()
         steps += [Step(at, name, "begin", (0,)), Step(at + (length + 0.5) * random(), name, "commit", (0, 1))]
-    if random() < 0.1:
+    if poisons:
         steps.append(Step(soon(), name, "poison", (0, int(random() * 2))))
     for _ in range(choice((1, 2, 3)) if reads else 0):
         steps.append(subscribe(0.3 + (begins - 0.3) * random()))
@@ -429,9 +437,12 @@ def _busy(chance: Random, name: str, begins: float, length: float, leaves: str) 
 _STORIES: Final = (
     *[("kill", "", "")] * 3,
     *[("kill", "then", "pause")] * 3,
-    *[("stall", "and", "pause")] * 2,
+    *[("stall", "and", "pause")] * 4,
+    *[("goes", "and", "kill")] * 3,
+    *[("away", "", "")] * 3,
+    *[("pause", "elsewhere", "pause")] * 2,
     *[("pause", "elsewhere", "refuses"), ("pause", "elsewhere", "refuse"), ("mute", "and", "pause")],
-    *[("goes", "and", "kill"), ("kill", "then", "kill"), ("stall", "then", "part"), ("kill", "then", "goes")],
+    *[("kill", "then", "kill"), ("stall", "then", "part"), ("kill", "then", "goes")],
     *[
         (each, "", "")
         for each in ("", "part", "part", "goes", "stall", "stall", "pause", "fill", "mute", "cut")
@@ -459,10 +470,10 @@ def _trouble(chance: Random, what: str, at: float, name: str, number: int) -> li
             return [Step(at, "relay", "pause", (number,)), Step(later, "relay", "resume", (number,))]
         case "part":
             return [Step(at, name, "part")]
-        case "cut":
-            return [Step(at, name, "cut", (which, most))]
-        case "half_close":
-            return [Step(at, name, "half_close", (which,))]
+        case "away":
+            return [Step(at, name, "kill", (most,))]
+        case "cut" | "half_close":
+            return [Step(at, name, what, (which, most))]
         case "refuses" | "goes":
             return [Step(at, name, "feel", (1 + (what == "goes"),)), Step(later, name, "feel", (0,))]
         case "":
