@@ -768,8 +768,9 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         if (case.scene.kind == "plain" and troubles(case)) or without_relay(case, stay):
             continue
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
-        # settings.md, `linger`: the ERROR of a frame at fault may need longer on a slow network
-        late = case.scene.weather[2] > 0.1 and min(refused(case, stay), stay.faulty) < inf
+        # settings.md, `linger`: the ERROR of a frame at fault, or of a limit, may need longer on a slow network
+        fault = case.scene.tight or min(refused(case, stay), stay.faulty) < inf
+        late = case.scene.weather[2] > 0.1 and fault
         if lost and not (stay.errors or late or stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
         known = case.scene.clients[stay.client].known
