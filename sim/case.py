@@ -150,11 +150,15 @@ class Case:
 
     @cached_property
     def exact(self) -> bool:
-        """Return whether nobody waits for what no rule counts: tokens, memory, a slow network or small buffers, and the
-        growing pauses before a broker is asked that goes at once, or that there are no descriptors to ask
-        (configuration.md, `frames`, `memory`; failover.md, "How long it takes").
+        """Return whether nobody waits for what no rule counts: tokens, memory, a slow network or small buffers, a
+        RabbitMQ that confirms one SEND after the other, and the growing pauses before a broker is asked that goes at
+        once, or that there are no descriptors to ask (configuration.md, `frames`, `memory`, `resend_buffer`;
+        failover.md, "How long it takes").
         """
-        return self.lag < 0.1 and self.prompt
+        late = (
+            any(product.late for product, _ in self.scene.brokers.values()) and self.least["buffer"] < 1 << 20
+        )
+        return self.lag < 0.1 and self.prompt and not late
 
     @cached_property
     def lag(self) -> float:

@@ -122,8 +122,9 @@ def owing(case: Case, stay: Stay) -> bool:
 
 
 def refused(case: Case, stay: Stay) -> float:
-    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), or what
-    belongs to another upstream than its transaction (failover.md, "Routes").
+    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), what belongs
+    to another upstream than its transaction (failover.md, "Routes"), or a COMMIT that gets an ERROR (the same page,
+    "What the client did when the broker died").
     """
     odd = [
         send.event.at
@@ -132,6 +133,8 @@ def refused(case: Case, stay: Stay) -> float:
         for name, value in send.event.headers.items()
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
+    if any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors):
+        odd += [each.at for each in stay.over.values() if each.command == b"COMMIT"]
     for name in (
         {*stay.inside, *[each.transaction or b"" for each in stay.sends]} if case.scene.routed else ()
     ):
@@ -243,8 +246,11 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
     """What a client has a RECEIPT for was taken by a broker before, and no broker lost it that had confirmed it."""
     sure = case.scene.confirm and case.scene.kind != "plain"
     for send in case.sends:
-        # failover.md, "What `confirm` costs and needs": RabbitMQ confirms COMMIT before what is in it
-        early = send.transaction is not None and not sure
+        # failover.md, "What `confirm` costs and needs": RabbitMQ confirms COMMIT before what is in it, and the relay
+        # believes it where an ERROR that names no receipt came meanwhile
+        errors = [each.at for each in send.stay.errors if b"receipt-id" not in each.headers]
+        unsure = any(send.event.at <= each <= (send.confirmed or 0.0) for each in errors)
+        early = send.transaction is not None and (unsure or not sure)
         if send.confirmed is not None and send.number is not None and not early:
             took = [
                 each for each in case.took.get(send.body, ()) if each.at <= send.confirmed or not case.seen
@@ -712,9 +718,12 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
         took = [(each.who, each.at) for each in case.took.get(send.body, ()) if each.at < in_time]
         quiet = {who for who, at in took if not any(at <= each < at + quick for each in times)}
         kept = confirm or send.receipt is not None
-        bare = send.receipt is None and not send.transaction  # a RabbitMQ confirms in any order
-        behind = [at for place, at in read if bare and place > places[id(send.event)]]
-        known = send.confirmed is not None or min([*behind, last if took else inf]) < harm
+        behind = [at for place, at in read if place > places[id(send.event)]]
+        behind = [] if send.transaction or send.receipt is not None else behind
+        # failover.md, "What `confirm` costs and needs": RabbitMQ answers COMMIT before the SENDs in it
+        early = slowest(case) and send.transaction and send.receipt not in (None, *stay.receipts)
+        answered = send.confirmed is not None and not early
+        known = answered or min([*behind, last if took else inf]) < harm
         safe = len(quiet) if (kept or harm == inf) and not stay.odd else 0
         lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
     return lost
@@ -939,7 +948,11 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
             # failover.md, "When the relay ends a session": within `disconnect_timeout`; the words are about SENDs
-            due = told and asked.at < stay.faulty and (asked.command == b"SEND" or not short)
+            due = (
+                told
+                and asked.at < stay.faulty
+                and (asked.command == b"SEND" or not (short or first < stay.end))
+            )
             due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
@@ -1009,7 +1022,8 @@ def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
         # In a second before its end a session may have opened some, too.
         there = sum(begins <= event.at <= ends + 1.0 for begins, ends in spans)
         anew = sum(event.at - 1.0 < at <= event.at for at in resumed)
-        most = 6 * there * (1 + anew) + 5
+        # failover.md, "How long it takes": pauses from 10 ms on, each twice as long; and one to which it moved
+        most = 8 * there * (1 + anew) + 5
         if len(times) > most + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
             yield f"{event.who} got {len(times)} connections within a second"
             times.clear()

@@ -241,7 +241,7 @@ class Ledger:
 
     @property
     def unsure(self) -> bool:
-        """Whether an ACK with an unknown name may be for a forgotten delivery, or for a settled copy of a message."""
+        """Whether an ACK with an unknown name may be for a forgotten delivery, or for one that another ACK settled."""
         return self.forgot or self._again
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
@@ -280,6 +280,7 @@ class Ledger:
         for subscription in covered:
             account = self._accounts.get(subscription)
             if account is not None and account.pending:
+                self._again = self._again or account.lost > 0
                 self._take(account, account.take_all())
         return found
 
@@ -469,6 +470,7 @@ class Ledger:
     ) -> bool:
         """Settle the deliveries at these positions. Return False if one of them belongs to a lost broker."""
         lost = account.lost_among(taken)
+        self._again = self._again or 0 < lost < len(taken)
         self._count(account, taken, lost, -1)
         if transaction is None:
             self._release(account, taken)

@@ -410,9 +410,9 @@ class Session:
         self.counters[counter] += count
 
     def owed(self, receipt: bytes, inside: bytes | None = None) -> None:
-        """Record that a SEND with this receipt was sent, `inside` this transaction: the broker owes the RECEIPT."""
+        """Record that the broker owes the RECEIPT of a SEND, `inside` this transaction. Raises `LimitError`."""
         self.traces += 1
-        if len(self.receipts) < self._most and receipt not in self.receipts:
+        if receipt not in self.receipts:
             self.kept.take(_RECEIPT + len(receipt))
             if not self.receipts:
                 self.receipts = {}
@@ -459,8 +459,6 @@ class Session:
     def owed_all(self, receipts: Iterable[bytes]) -> bool:
         """Record these receipts of SENDs as `owed` does. Return False, and record nothing, if they are too many."""
         new = dict.fromkeys(filterfalse(self.receipts.__contains__, receipts))
-        if len(self.receipts) + len(new) > self._most:
-            return False
         try:
             self.kept.take(_RECEIPT * len(new) + sum(map(len, new)))
         except LimitError:

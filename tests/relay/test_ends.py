@@ -178,9 +178,11 @@ def test_a_needed_group_whose_broker_does_not_accept() -> None:
 
 def test_a_broker_that_confirms_too_late() -> None:
     """Its RECEIPT of DISCONNECT does not speak for a SEND whose own has not come (RabbitMQ): that may be lost."""
-    with joined(b"1.2", b"1.2", product="rabbitmq") as play:
-        play.client_says(send(b"1", receipt="r") + RUBBISH)
-        play.broker_gets(send(b"1", receipt="r"))
+    with joined(b"1.2", b"1.2", product="rabbitmq", unacknowledged=1) as play:
+        play.client_says(send(b"1", receipt="r") + send(b"2", receipt="s") + RUBBISH)
+        play.broker_gets(send(b"1", receipt="r") + send(b"2", receipt="s"))
+        play.broker_says(receipt("r"))
+        play.client_gets(receipt("r"))
         play.time_passes(2.5)
         play.broker_gets(GOODBYE)
         play.broker_says(GONE)

@@ -471,6 +471,27 @@ def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, 
         play.both_stay()
 
 
+@in_all_versions
+def test_an_ack_covers_deliveries_of_the_lost_broker(version: bytes) -> None:
+    """Their own ACKs, which come later, reach no other broker."""
+    with started(version) as play:
+        subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
+        play.client_says(subscribe)
+        gets(play, subscribe)
+        play.broker_says(message(version, b"1", b"client"))
+        play.broker_goes()
+        found(play, version)
+        gets(play, subscribe)
+        play.broker_says(message(version, b"2", b"client"))
+        lost, new = play.client_reads().split(b"\0")[:2]
+        play.client_says(settle(version, b"ACK", new))
+        assert names(version, play.broker_reads(), b"2")
+        play.client_says(settle(version, b"ACK", lost, b"receipt:r\n"))
+        gets(play, b"")
+        play.client_gets(RECEIPT % b"r")
+        assert play.counters["acks_stale"] == 1
+
+
 # Transactions
 
 
