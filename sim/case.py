@@ -155,9 +155,7 @@ class Case:
         once, or that there are no descriptors to ask (configuration.md, `frames`, `memory`, `resend_buffer`;
         failover.md, "How long it takes").
         """
-        late = (
-            any(product.late for product, _ in self.scene.brokers.values()) and self.least["buffer"] < 1 << 20
-        )
+        late = self.least["buffer"] < 1 << 20 and any(each.late for each, _ in self.scene.brokers.values())
         return self.lag < 0.1 and self.prompt and not late
 
     @cached_property
@@ -167,7 +165,7 @@ class Case:
 
     @cached_property
     def prompt(self) -> bool:
-        """Return whether nobody waits for tokens, memory, or growing pauses."""
+        """Return whether nobody waits for tokens, memory, a RabbitMQ after each SEND, or growing pauses."""
         least = self.least
         grows = (self.goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
         return not (least["frames"] or least["memory"] < 1 << 30 or grows or self.scene.tight)

@@ -93,7 +93,9 @@ def nobody_else(case: Case) -> bool:
     short = case.least["disconnect_timeout"] < SOON
     names, routes = [*case.scene.brokers], int(case.scene.routed)  # the last broker is that of the route
     alone = any(each and ill.issuperset(each) for each in (names[: len(names) - routes], names[-1:] * routes))
-    return rude or short or case.scene.kind != "failover" or alone
+    # failover.md, "Together": no other broker is asked as long as others are served by the one that closes
+    bound = case.goes and case.scene.settings["policy"] is Policy.TOGETHER
+    return rude or short or case.scene.kind != "failover" or alone or bound
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
@@ -476,8 +478,12 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays[event.who, event.session]
                 read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
+                gave = given.get(copy, event)
+                # limits.md: who owes ACKs reads later what a broker gave that closed since then
+                same = gave.headers.get(b"message-id") == event.headers.get(b"message-id")
                 # configuration.md, `frames`: an ACK waits as well
-                if not case.least["frames"] and copy in given and read >= given[copy].at:
+                waits = case.least["frames"] or (owing(case, stay) and not same)
+                if copy in given and read >= gave.at and not waits:
                     due[copy] = stay
             case What.RETURNED | What.SETTLED | What.FORGOT:
                 last = given.pop(key, event)
@@ -708,7 +714,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
     if copies == 1 and harm == inf and (stay.orderly or (stay.told and stay.end < inf)):
         return 0
     # failover.md, "nothing: it closed its connection": each broker gets half of the time
-    in_time = -inf if owing(case, stay) else leaves + (patience / 2 if patience >= SOON else 0.0) - quick
+    in_time = leaves + (patience / 2 if patience >= SOON else 0.0) - quick
     places = {id(event): at for at, event in enumerate(stay.sent)}
     read = [(places[id(stay.asked[name])], each.at) for name, each in stay.receipts.items()]
     # failover.md, "SEND without `receipt`": it counts if no frame behind it has its RECEIPT
@@ -779,6 +785,7 @@ EXCUSES: Final = {
     b"a transaction cannot span upstreams": ("a route", "failover.md: Routes"),
     b"connection to the broker was lost": ("it leaves", "failover.md: DISCONNECT, half-closed connections"),
     REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
+    b"the broker did not answer CONNECT with CONNECTED": ("well again", "errors.md: it serves no client"),
     b"a frame cannot be delivered": ("full queues", "failover.md: A frame that costs brokers ..."),
     b"NACK cannot be said to the broker": ("an older broker", "translation.md: NACK"),
     b"a header cannot be said": ("losses are rejected", "configuration.md: loss"),
@@ -833,6 +840,9 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         "it leaves": (stay.left < inf and nobody_else(case)) or stay.halved < inf,
         "no other broker": refuses and (lost or full or stay.connected is None),
         "full queues": full,
+        # failover.md, "What counts against a broker": a probe finds the broker well before and after two attempts
+        "well again": stay.connected is None
+        and any(each.detail == "serves again" and each.at > stay.began for each in before),
         "an older broker": scene.clients[stay.client].version != b"1.0" and bool(old),
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,
@@ -984,11 +994,14 @@ def a_session_ends(case: Case) -> Iterator[str]:
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
         told = min([stay.end, *[event.at for event in stay.errors]])
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
-        open_still = stay.odd and stay.errors and stay.errors[-1].headers[b"message"] == b"Processing error"
+        said = stay.errors[-1].headers.get(b"message") if stay.errors else None
+        open_still = said == b"Subscription not found" or (stay.odd and said == b"Processing error")
         last_word = inf if owing(case, stay) or open_still else last_word  # RabbitMQ stays connected
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
         fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
+        # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
+        fault += slowest(case) * len(stay.sends) * ("frames_resent" in case.counters)
         for since, until, most, calm in (
             (stay.left, stay.end, ENDS, case.calm),
             (stay.halved, stay.end, ENDS, case.calm),

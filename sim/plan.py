@@ -282,6 +282,9 @@ def draw(seed: int, number: int) -> Plan:
     if moment.random() < 0.5:
         scene, steps = _moment(moment, scene)
     scene, steps = _rarer(Random(f"{seed}/{number}/rare"), scene, steps)
+    unspeakable = Random(f"{seed}/{number}/unspeakable")
+    if unspeakable.random() < 0.04:
+        scene, steps = _unspeakable(unspeakable, scene, steps)
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
 
 
@@ -374,6 +377,21 @@ def _moment(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
         versions=(),
     )
     return scene, steps
+
+
+def _unspeakable(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
+    """Return the scene and the steps, with some SENDs that are refused: brokers cannot be told their headers."""
+    some, trouble = chance.choice((0.1, 0.3)), chance.random() < 0.3
+    many = len(scene.brokers) > 1 + scene.routed
+    steps = [
+        step._replace(values=(step.values[0] + 5 * int(chance.random() * 99), *step.values[1:]))
+        if step.act == "send" and chance.random() < some
+        else step
+        for step in steps
+        if trouble or step.who in scene.clients
+    ]
+    kind, versions = chance.choice((scene.kind, "fanout" if many else scene.kind)), ((), (b"1.0",))
+    return replace(scene, kind=kind, loss=LossPolicy.REJECT, versions=chance.choice(versions)), steps
 
 
 def _busy(chance: Random, name: str, begins: float, length: float, leaves: str, poisons: bool) -> list[Step]:

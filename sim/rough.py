@@ -185,6 +185,11 @@ class RoughClient(Client):
         super().disconnect()
         self.net.clock.after(3.0, self.vanish)
 
+    def fault(self) -> None:
+        """Say what nobody knows, and do not wait long for the end: perhaps it was a frame that there is."""
+        super().fault()
+        self.net.clock.after(3.0, self.vanish)
+
     def _received(self, data: bytes) -> None:
         if not data.startswith(b"HTTP/1.1 400"):
             super()._received(data)

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from stomprelay.relay.counting import LOOKS, TURN, DestinationCounter
+from stomprelay.relay.counting import LOOKS, TURN, DestinationCounter, Tallies
 from stomprelay.relay.model.counters import DestinationTally
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.session import SENT_TO, Session
@@ -110,13 +110,16 @@ def test_when_the_next_look_is() -> None:
 
 def test_places_go_to_others_once_a_minute() -> None:
     """With the last of so many ticks."""
-    counter, session = DestinationCounter(), Session(b"s", V1_2, 10, {})
+    tallies, session = Tallies(), Session(b"s", V1_2, 10, {})
+    tallies.count_destinations()
+    counter = tallies.counter
+    assert counter is not None
     for number in range(101):
         carried(counter, send(b"/queue/%d" % number) * (9 if number == 100 else 1), session)
     for _ in range(TURN - 1):
-        counter.tick()
+        tallies.tick()
     assert b"/queue/100" not in counter.table.shown
-    counter.tick()
+    tallies.tick()
     assert b"/queue/100" in counter.table.shown
 
 

@@ -295,7 +295,8 @@ def test_our_own_receipt_in_an_error() -> None:
     with started(product="rabbitmq", confirm=True) as play:
         play.client_says(SEND % b"1")
         play.broker_reads()
-        play.broker_says(b"ERROR\nmessage:no\nreceipt-id:" + OURS % 1 + b"\ncontent-length:4\n\nbody\0")
+        error = b"ERROR\r\nmessage:no\r\nreceipt-id:" + OURS % 1 + b"\r\ncontent-length:4\r\n\r\nbody\0"
+        play.broker_says(error)
         play.client_gets(b"ERROR\nmessage:no\ncontent-length:4\n\nbody\0")
         assert link(play).quiet
         play.broker_goes()

@@ -235,6 +235,7 @@ def test_a_client_vanishes_before_connect() -> None:
         play.client_goes()
         assert not play.brokers
         assert play.wake == inf
+        assert play.noted(Event.VANISHED).startswith("client left: ")
 
 
 @in_all_pairs

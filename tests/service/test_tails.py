@@ -107,12 +107,14 @@ def test_sessions_that_are_not_asked_for(chosen: Callable[[str], dict[str, Any]]
 
 
 def test_what_the_configuration_redacts() -> None:
-    """It does so without a journal, too."""
+    """It does so without a journal, too. Of an older session both sides are shown."""
     harness = RelayHarness(journal=JournalSettings(redact=("x-mine",)))
-    client, _ = harness.session()
+    client, broker = harness.session()
     tail(harness)
     client.sends(SEND.replace(b"\n\n", b"\nX-Mine:hush\n\n"))
-    assert read(tail(harness))[0].header("X-Mine") == "***"
+    broker.sends(b"RECEIPT\nreceipt-id:1\n\n\0")
+    found = tail(harness)
+    assert (read(found)[0].header("X-Mine"), shown(found)) == ("***", [">SEND", "<RECEIPT"])
 
 
 def test_a_watch_that_nobody_asks_for_ends(harness: RelayHarness) -> None:

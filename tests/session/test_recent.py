@@ -135,3 +135,5 @@ def test_receipts_that_are_too_many() -> None:
     assert not it.owed_all([b"3", b"4"])
     assert list(it.receipts) == [b"1", b"2"]
     assert it.owed_all([b"3", b"1"])
+    it.received_all([b"1", b"2", b"3"])
+    assert it.kept.size == 0

@@ -85,6 +85,7 @@ def test_a_message_id_that_a_lost_broker_gave_first(client: bytes) -> None:
         play.broker_gets(b"ACK\n%bmessage-id:7\n\n\0" % named, at="a")
         play.client_says(b"ACK\nmessage-id:relay-ack-2\n%b\n\0" % named)
         play.broker_gets(b"ACK\nmessage-id:7\n%b\n\0" % named, at="b")
+        assert play.counters["acks_stale"] == 1
 
 
 def alike(play: Playbook, client: bytes) -> tuple[bytes, bytes]:

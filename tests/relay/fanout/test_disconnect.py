@@ -164,3 +164,12 @@ def test_a_disconnect_behind_a_send_to_one_group() -> None:
         play.time_passes(10.0)
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"d")
         assert play.counters["possibly_lost"] == 1
+
+
+def test_what_waits_for_a_group_that_takes_nothing() -> None:
+    """It counts as much as what a silent group was sent."""
+    play = fanned(disconnect_timeout=1.0)
+    play.broker_is_blocked(at="b")
+    play.client_says(send(b"1") + send(b"2") + DISCONNECT)
+    play.time_passes(5)
+    assert play.counters["possibly_lost"] == 4

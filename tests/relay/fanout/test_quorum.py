@@ -26,6 +26,10 @@ def test_confirmations_of_few_ids(answers: list[tuple[int, str, str]], asked: li
     every = [Confirmation(id.encode(), range(3), quorum, crucial=True) for id, quorum in asked]
     for confirmation in every:
         confirmations.ask(confirmation)
+    for receipt_id in (b"x", b"z"):  # frames that could not be sent
+        confirmations.ask(unsent := Confirmation(receipt_id, range(3), 1, crucial=True))
+        confirmations.withdraw(unsent)
+    assert confirmations.asked == 3 * len(every)
     decided: list[Confirmation[int]] = []
     given_answers: dict[tuple[int, str], list[str]] = {}
     for party, id, answer in answers:
