@@ -691,7 +691,12 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
     # limits.md: what a client that left has said is delivered at its rate, for one `disconnect_timeout`
     harm = harm or (case.least["frames"] is not None and not all(stay.orderly for stay in stays))
+    # failover.md, "nothing: it closed its connection": a broker that is asked after another has half of the time
+    moved = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5 and not all(
+        stay.orderly for stay in stays
+    )
     for event in case.fates:
+        harm = harm or (moved and "out of service" in event.detail)
         harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
         harm = harm or (event.at < case.calm and event.detail in LEAVES)
     if counted and not harm and all(send.number is None or case.took.get(send.body) for send in case.sends):
