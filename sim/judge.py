@@ -1002,7 +1002,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
         told = min([stay.end, *[event.at for event in stay.errors]])
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
-        open_still = stay.odd and stay.errors and stay.errors[-1].headers[b"message"] == b"Processing error"
+        said = stay.errors[-1].headers.get(b"message") if stay.errors else None
+        open_still = said == b"Subscription not found" or (stay.odd and said == b"Processing error")
         last_word = inf if owing(case, stay) or open_still else last_word  # RabbitMQ stays connected
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
