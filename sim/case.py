@@ -155,7 +155,8 @@ class Case:
         once, or that there are no descriptors to ask (configuration.md, `frames`, `memory`, `resend_buffer`;
         failover.md, "How long it takes").
         """
-        return self.lag < 0.1 and self.prompt
+        late = self.least["buffer"] < 1 << 20 and any(each.late for each, _ in self.scene.brokers.values())
+        return self.lag < 0.1 and self.prompt and not late
 
     @cached_property
     def lag(self) -> float:
@@ -167,8 +168,7 @@ class Case:
         """Return whether nobody waits for tokens, memory, a RabbitMQ after each SEND, or growing pauses."""
         least = self.least
         grows = (self.goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
-        late = any(product.late for product, _ in self.scene.brokers.values()) and least["buffer"] < 1 << 20
-        return not (least["frames"] or least["memory"] < 1 << 30 or grows or late or self.scene.tight)
+        return not (least["frames"] or least["memory"] < 1 << 30 or grows or self.scene.tight)
 
     def within(self, seconds: float) -> float:
         """Return so many seconds if times are exact, else many, in which all is done all the same."""

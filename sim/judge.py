@@ -768,8 +768,9 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         if (case.scene.kind == "plain" and troubles(case)) or without_relay(case, stay):
             continue
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
-        # settings.md, `linger`: the ERROR of a frame at fault may need longer on a slow network
-        late = case.scene.weather[2] > 0.1 and min(refused(case, stay), stay.faulty) < inf
+        # settings.md, `linger`: the ERROR of a frame at fault, or of a limit, may need longer on a slow network
+        fault = case.scene.tight or min(refused(case, stay), stay.faulty) < inf
+        late = case.scene.weather[2] > 0.1 and fault
         if lost and not (stay.errors or late or stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
         known = case.scene.clients[stay.client].known
@@ -1001,7 +1002,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
         told = min([stay.end, *[event.at for event in stay.errors]])
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
-        open_still = stay.odd and stay.errors and stay.errors[-1].headers[b"message"] == b"Processing error"
+        said = stay.errors[-1].headers.get(b"message") if stay.errors else None
+        open_still = said == b"Subscription not found" or (stay.odd and said == b"Processing error")
         last_word = inf if owing(case, stay) or open_still else last_word  # RabbitMQ stays connected
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))

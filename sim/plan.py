@@ -380,15 +380,14 @@ def _moment(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
 
 
 def _unspeakable(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
-    """Return the scene and the steps, with some SENDs that are refused: brokers cannot be told their headers."""
-    some, trouble = chance.choice((0.1, 0.3)), chance.random() < 0.3
-    many = len(scene.brokers) > 1 + scene.routed
+    """Return the scene and the steps of clients, with some SENDs whose headers cannot be said to brokers of 1.0."""
+    some, many = chance.choice((0.1, 0.3)), len(scene.brokers) > 1 + scene.routed
     steps = [
-        step._replace(values=(step.values[0] + 5 * int(chance.random() * 99), *step.values[1:]))
+        step._replace(values=(5 * chance.choice((3, 8, 9)) + step.values[0] % 5, *step.values[1:]))
         if step.act == "send" and chance.random() < some
         else step
         for step in steps
-        if trouble or step.who in scene.clients
+        if step.who in scene.clients
     ]
     kind, versions = chance.choice((scene.kind, "fanout" if many else scene.kind)), ((), (b"1.0",))
     return replace(scene, kind=kind, loss=LossPolicy.REJECT, versions=chance.choice(versions)), steps

@@ -291,6 +291,7 @@ class Fanout:
     def _unable(self, target: Target, member: Member, error: StompError, now: float) -> None:
         """A frame cannot be sent to a group: a fan-out gives the group up. Raises the error for a single broker."""
         if not target.fans:
+            self._quorum.confirmations.refuse(member, error.receipt or b"")
             raise error
         self._quorum.give_up(target, member, f"{error.message} there", now)
 

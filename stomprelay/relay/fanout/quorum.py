@@ -219,8 +219,7 @@ class Quorum:
             reason = error.detail or error.message
             self._outbox.put(outvoted(member.link.group, target.upstream, reason))
             self._session.counters["fanout_errors"] += 1
-            receipt = error.receipt
-            if receipt is not None and self.confirmations.awaited(member, receipt) is not None:
+            if self.confirmations.awaited(member, receipt := error.receipt or b"") is not None:
                 member.reason = reason
                 self.refused(member, receipt, now)
             else:

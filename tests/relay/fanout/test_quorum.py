@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations, Outcome
 from stomprelay.relay.model.listener import LossPolicy
 from tests.playbook import listener
-from tests.relay.several import SOON, begun, comes, fan_out, fanned, receipt, send
+from tests.relay.several import SOON, begun, comes, fan_out, fanned, lasting, receipt, routed, send
 
 ANSWERS = ("confirm", "release", "refuse")
 
@@ -105,3 +105,14 @@ def test_a_frame_that_no_broker_can_be_sent() -> None:
         assert play.client_reads() == b""
         comes(play, "b", b"1.0")
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"r")
+
+
+def test_a_frame_that_waited_for_a_route_and_cannot_be_sent() -> None:
+    """The client is told at once: nobody will answer the frame."""
+    both = routed(lasting("main", "a"), lasting("there", "b"), loss=LossPolicy.REJECT)
+    with begun(both, b"1.2", "a") as play:
+        play.client_says(b"SEND\ndestination:/queue/there.1\nfoo:a\\nb\nreceipt:r\n\n\0")
+        comes(play, "b", b"1.0")
+        play.client_gets_error(b"a header cannot be said in the other version", receipt=b"r")
+        play.broker_is_closed(at="a")
+        play.broker_is_closed(at="b")
