@@ -175,7 +175,8 @@ def _blocks() -> int:
     sys._clear_type_cache()  # it keeps names of methods that were looked for, such as rough clients' commands
     gc.unfreeze()
     _empty_caches()
-    gc.collect()
+    while gc.collect():  # what finalizers leave is found next
+        pass
     gc.freeze()
     return sys.getallocatedblocks()
 
