@@ -165,7 +165,7 @@ class Case:
 
     @cached_property
     def prompt(self) -> bool:
-        """Return whether nobody waits for tokens, memory, a RabbitMQ after each SEND, or growing pauses."""
+        """Return whether nobody waits for tokens, memory, or growing pauses."""
         least = self.least
         grows = (self.goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
         return not (least["frames"] or least["memory"] < 1 << 30 or grows or self.scene.tight)

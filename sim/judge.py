@@ -77,12 +77,14 @@ def troubles(case: Case) -> list[Event]:
     return [each for each in case.fates if each.who in case.scene.brokers and each.detail not in HARMLESS]
 
 
+def happened(case: Case) -> list[float]:
+    """Return when something happened to a broker, the relay or one of its connections, but a start."""
+    return [each.at for each in case.fates if each.who not in case.scene.clients and each.detail != "starts"]
+
+
 def first_fate(case: Case) -> float:
-    """Return when something happened first to a broker, the relay or one of its connections, after the start."""
-    clients = case.scene.clients
-    return min(
-        [each.at for each in case.fates if each.who not in clients and each.detail != "starts"], default=inf
-    )
+    """Return when the first of this happened."""
+    return min(happened(case), default=inf)
 
 
 def nobody_else(case: Case) -> bool:
@@ -501,13 +503,13 @@ def _receipts_of_acks(case: Case) -> Iterator[str]:
     if case.rough or case.scene.kind == "fanout" or case.scene.routed or not told_apart(case):
         return
     for stay in case.stays.values():
-        for name, acked in stay.settles.items():
-            receipt = stay.receipts.get(name)
-            # failover.md, "What the client did when the broker died": an id that came twice; `ack` never does
-            ids = [e.headers.get(b"message-id") for e in stay.messages if b"ack" not in e.headers]
+        # failover.md, "What the client did when the broker died": an id that came twice; `ack` never does
+        ids = [e.headers.get(b"message-id") for e in stay.messages if b"ack" not in e.headers]
+        for name, acked in [pair for pair in stay.settles.items() if pair[0] in stay.receipts]:
+            until = stay.receipts[name].at
             twice = any(ids.count(e.headers.get(b"message-id")) > 1 for e in acked[-1:])
-            for each in [] if receipt is None or twice else acked:
-                who, until = each.headers.get(b"from", b""), inf if receipt is None else receipt.at
+            for each in [] if twice else acked:
+                who = each.headers.get(b"from", b"")
                 read = max([e.at for e in stay.messages if e.frame == each.frame], default=-inf)
                 moves = case.moves[who, each.body] if not topic(each.headers[b"destination"]) else []
                 last = [e for e in moves if e.at <= until][-1:]
@@ -708,7 +710,7 @@ def doubtful(case: Case, stay: Stay, copies: int) -> int:
     scene, patience = case.scene, case.least["disconnect_timeout"]
     confirm = scene.confirm and scene.kind != "plain"
     sure = confirm and scene.kind == "failover"
-    times = [each.at for each in case.fates if each.who not in scene.clients and each.detail != "starts"]
+    times = happened(case)
     last, leaves = stay.end + patience, min(stay.end, stay.left, stay.halved, stay.faulty, stay.silent)
     # how soon a broker confirms what it took
     quick = 2.0 + slowest(case) if case.exact else inf

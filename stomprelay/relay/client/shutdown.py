@@ -195,7 +195,7 @@ class Shutdown:
         return self.ending is not None or now >= self._finish_by or not subscribed
 
     def finish(self, now: float) -> None:
-        """Send DISCONNECT if it `may_finish`. When its time is over, the client is gone. May raise."""
+        """Send DISCONNECT if it `may_finish`; the client is gone in the end. Raises as `Flow.to_broker` does."""
         if self.may_finish(now):
             self._answering = self.ending is None
             self._flow.finish(now)

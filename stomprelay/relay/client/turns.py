@@ -69,7 +69,7 @@ class Pace:
         return self._passing[1]
 
     def ready(self, size: int, now: float) -> bool:
-        """Return whether more may be carried now; else ask again at `until`. `size`: the bytes that wait."""
+        """Return whether `size` bytes may be carried; else ask again at `until`. Raises `StompError`: refused."""
         if not self.waiting:
             self._take(size, now)
         if now < self.until:

@@ -1062,7 +1062,7 @@ class Link:
             self.state.done = True
 
     def disconnect(self, now: float) -> None:
-        """Move: send DISCONNECT. After the answer, or if the leg is lost, call `go_on`. Raises `LookupError`."""
+        """Move: send DISCONNECT. After the answer or a loss call `go_on`. Raises `LookupError` if it cannot move."""
         if self.resender is None:
             raise LookupError("a session without a resender stays with its broker")
         up = self.connection
