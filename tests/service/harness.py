@@ -174,10 +174,10 @@ class RelayHarness:
         factory.clientConnectionFailed(None, Failure(error))
         self.reactor.advance(0)
 
-    def session(self) -> tuple[FakeTransport, FakeTransport]:
-        """A connected client and its broker."""
-        client = self.client()
-        client.sends(CONNECT)
+    def session(self, connect: bytes = CONNECT, address: Any = None) -> tuple[FakeTransport, FakeTransport]:
+        """A connected client, which said this and came from this address, and its broker."""
+        client = self.client(address=address)
+        client.sends(connect)
         broker = self.broker()
         assert broker.written().startswith(b"CONNECT\n")
         broker.sends(CONNECTED)

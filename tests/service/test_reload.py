@@ -38,6 +38,7 @@ from tests.service.harness import (
     failover,
     listener,
     movable,
+    result,
     upstream,
 )
 from tests.service.sockets import connect, reactor, running, until
@@ -53,9 +54,7 @@ def reload(harness: RelayHarness, *listeners: Any, **settings: Any) -> Reloaded:
     """The configuration becomes this one; returns what changed."""
     prepared = harness.service.prepare("stomprelay.toml", Config(listeners, **settings))
     prepared.open()
-    done: list[Reloaded] = []
-    _ = prepared.commit().addCallback(done.append)
-    return done[0]
+    return result(prepared.commit())
 
 
 def ports(harness: RelayHarness) -> list[str]:
