@@ -37,7 +37,7 @@ class Ends:
         )
 
     @property
-    def waiting(self) -> bool:
+    def waiting(self) -> Any:  # not bool, for it changes between two looks
         """Whether the reactor was asked to tell when the socket can be written to."""
         return self.connection in self.reactor.getWriters()
 

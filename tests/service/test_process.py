@@ -16,10 +16,10 @@ import pytest
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import Clock
-from twisted.internet.testing import MemoryReactorClock
-from zope.interface import implementer
+from zope.interface import directlyProvides
 
 from stomprelay.service.process import EVERY, KEPT, LARGE, Notify, Signals, keep_freed_memory, start
+from tests.service.harness import ThreadedReactor
 
 
 @pytest.fixture(autouse=True)
@@ -58,20 +58,13 @@ def test_who_came_later_is_left_in_peace() -> None:
 
 def test_an_order_that_comes_as_the_service_stops() -> None:
     """Too late."""
-    actions = Actions()
-    kept: list[tuple[Any, ...]] = []
-
-    @implementer(IReactorFromThreads)
-    class Waking(MemoryReactorClock):
-        def callFromThread(self, *call: Any) -> None:
-            kept.append(call)
-
-    signals = Signals(Waking(), actions)
+    actions, late = Actions(), ThreadedReactor()
+    directlyProvides(late, IReactorFromThreads)
+    signals = Signals(late, actions)
     signals.startService()
     os.kill(os.getpid(), signal.SIGUSR1)
     signals.stopService()
-    ((call, *rest),) = kept
-    call(*rest)
+    late.turn()
     assert actions.given == []
 
 

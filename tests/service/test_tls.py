@@ -54,7 +54,7 @@ def strangers(directory: Path) -> Authority:
 
 def serving(credentials: Credentials, **more: Any) -> tls.TLSConnections:
     """A listener that shows this certificate."""
-    return tls.for_listener(ServerTLS(str(credentials.certificate), str(credentials.key), **more))
+    return tls.for_listener(table(credentials, **more))
 
 
 def asking(
