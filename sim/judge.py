@@ -809,6 +809,7 @@ EXCUSES: Final = {
     b"AMQP channel died": ("ACKs twice", "RabbitMQ's own"),
     b"not found": ("ACKs twice", "ActiveMQ's own"),
     b"AMQ339013 Error committing": ("a COMMIT", "Artemis's own, when it stops"),
+    b"AMQ339018 Error acknowledging": ("ACKs twice", "Artemis's own; it gives the message again"),
     b"AMQ339025 failed to ack": ("an ABORT", "Artemis's own, for what was acknowledged in it"),
     b"Unexpected ACK received": ("an ABORT", "ActiveMQ's own, as well"),
     b"the token has expired": ("a token", "access.md: when the token expires"),
