@@ -1,7 +1,6 @@
 """TLS on both sides of the relay: what is accepted, what is refused, and what the log says about it."""
 
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -114,38 +113,6 @@ def test_what_clients_offer(
         authority.issue("relay")
         running.wait_for_log("listener.web.tls: the files changed")
         assert answers() == expected
-
-
-Issue = Callable[[Authority, Path], Credentials]
-
-REFUSED: dict[str, tuple[Issue, str]] = {
-    "wrong name": (lambda ca, path: ca.issue("wrong-name", ["elsewhere.example"]), "localhost.*certificate"),
-    "unknown authority": (lambda ca, path: Authority(path, "unknown").issue("unknown"), "authority"),
-    "expired": (lambda ca, path: ca.issue("expired", expired=True), "expired"),
-}
-
-
-@pytest.mark.parametrize("why", REFUSED)
-def test_a_broker_with_a_bad_certificate(tmp_path: Path, authority: Authority, why: str) -> None:
-    """Nothing of the client reaches a broker that cannot prove its name; client and log are told."""
-    issue, line = REFUSED[why]
-    credentials = issue(authority, tmp_path)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(credentials.certificate, credentials.key)
-    with ScriptedBroker(tls) as scripted:
-        behind = upstream(f"ssl://localhost:{scripted.port}", ca=authority.file)
-        with served(tmp_path, behind) as running, Connection.to(running.port) as client:
-            client.write(CONNECT)
-            try:
-                with scripted.accept() as broker:
-                    assert broker.rest() == b""
-            except OSError:
-                pass
-            error = client.frame()
-            assert error.startswith(b"ERROR\n")
-            assert b"guest" not in error
-            assert client.rest().strip() == b""
-            running.wait_for_log(line)
 
 
 def test_name_and_client_certificate_toward_the_broker(tmp_path: Path, authority: Authority) -> None:

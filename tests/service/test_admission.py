@@ -15,7 +15,6 @@ from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.clients.clients import LINGERING, RESERVE, RESERVED_SHARE
-from stomprelay.service.connection.runtime import EVERY
 from stomprelay.service.process import open_descriptors, raise_descriptor_limit
 from stomprelay.service.relay import RelayService
 from stomprelay.service.state import network
@@ -53,14 +52,15 @@ def counted(harness: RelayHarness, name: str = "public") -> tuple[int, int]:
     return counters["sessions_opened"], counters["clients_refused"]
 
 
-def test_the_limit_of_all_clients() -> None:
-    """One more gets an ERROR and disturbs nobody; when one leaves there is room again."""
+def test_the_limit_of_all_clients(log: list[str]) -> None:
+    """One more gets an ERROR and disturbs nobody, and the log tells of it; when one leaves there is room again."""
     harness = RelayHarness(listener(), listener(name="other", versions=frozenset({b"1.0"})), clients=2)
     first, broker = harness.session()
     second = harness.client(1)
     third, fourth = harness.client(), harness.client(1)
     assert (refused(first), refused(second)) == (b"", b"")
     assert refused(third) == refusal("the limit is 2")
+    assert "warn: a client was refused by public: too many connections: the limit is 2" in log
     assert refused(fourth) == refusal("the limit is 2", "1.0")
     third.sends(CONNECT)
     assert third.written() == b""
@@ -143,22 +143,6 @@ def test_clients_that_are_refused_do_not_pile_up() -> None:
     assert [each.ends for each in many[:4]] == [["half", "flush"]] * 3 + [["half"]]
     harness.reactor.advance(2.0)
     assert all(each.ends[-1] == "abort" for each in many)
-
-
-def test_the_log_is_not_flooded() -> None:
-    """One line at once, then one for all that came meanwhile, and silence when there are none."""
-    harness = RelayHarness(clients=1)
-    harness.session()
-    with capturedLogs() as logs:
-        for _ in range(50):
-            harness.client()
-        harness.reactor.advance(EVERY)
-        harness.reactor.advance(EVERY)
-        harness.client()
-    lines = [str(formatEvent(event)) for event in logs]
-    told = [line for line in lines if "too many" in line]
-    one = "a client was refused by public: too many connections: the limit is 1"
-    assert told == [one, "public: too many connections: and 49 more in 10 s", one]
 
 
 def test_more_clients_than_there_are_descriptors_for() -> None:

@@ -243,21 +243,6 @@ def test_what_clients_can_cause_is_counted(log: list[str]) -> None:
     assert len(log) == 1
 
 
-def test_logins_that_are_refused(log: list[str]) -> None:
-    """Each is a warning, as long as there are not too many."""
-    relay = RelayHarness()
-    log.clear()
-    for _ in range(50):
-        client = relay.client()
-        client.sends(LOGIN % b"guest")
-        broker = relay.broker()
-        broker.sends(b"ERROR\nmessage:Bad CONNECT\n\n\0")
-        client.disconnects()
-        broker.disconnects()
-    assert len(log) == MOST
-    assert log[0].endswith("refused: broker tcp://192.0.2.1:61613 answered CONNECT with ERROR")
-
-
 # How much is logged
 
 
