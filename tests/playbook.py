@@ -174,9 +174,43 @@ class Playbook(AbstractContextManager["Playbook"]):
         peer.accepted = True
         self._perform(self.relay.handle(inputs.BrokerConnected(peer.leg), self.now))
 
+    def broker_welcomes(
+        self,
+        version: bytes = b"1.2",
+        product: str = "generic",
+        welcome: bytes = b"",
+        *,
+        at: str | None = None,
+    ) -> None:
+        """The connection to the broker is there, and it answers CONNECT with CONNECTED."""
+        self.broker_accepts(at=at)
+        assert self.broker_reads(at=at).startswith(b"CONNECT\n")
+        self.broker_says(said_welcome(version, product, welcome), at=at)
+
     def broker_refuses(self, reason: str = "Connection refused", *, at: str | None = None) -> None:
         """The connection to the broker cannot be had."""
         self._perform(self.relay.handle(inputs.NotConnected(self.at(at).leg, reason), self.now))
+
+    def client_tells_broker(self, data: bytes, *, at: str | None = None) -> None:
+        """The client says this, and the broker gets it as it was said."""
+        self.client_says(data)
+        self.broker_gets(data, at=at)
+
+    def broker_tells_client(self, data: bytes, *, at: str | None = None) -> None:
+        """The broker says this, and the client gets it as it was said."""
+        self.broker_says(data, at=at)
+        self.client_gets(data)
+
+    def client_said(self, data: bytes) -> None:
+        """The client says this, and nobody looks at what brokers are told of it."""
+        self.client_says(data)
+        for peer in self.brokers:
+            peer.written = b""
+
+    def broker_said(self, data: bytes, *, at: str | None = None) -> None:
+        """The broker says this, and nobody looks at what the client gets of it."""
+        self.broker_says(data, at=at)
+        self.client.written = b""
 
     def client_half_closes(self) -> None:
         """The client closed its direction: it sends nothing more."""
@@ -299,6 +333,11 @@ class Playbook(AbstractContextManager["Playbook"]):
     def broker_is_closed(self, how: How = How.LINGER, *, at: str | None = None) -> None:
         """The relay closed the broker's connection in this way."""
         assert self.at(at).closed is how
+
+    def both_are_closed(self) -> None:
+        """The relay closed both connections, each when what was written had gone out."""
+        self.client_is_closed()
+        self.broker_is_closed()
 
     def both_stay(self) -> None:
         """Neither connection was closed."""
@@ -481,6 +520,11 @@ PRODUCTS: Final = {
 """What a product says of itself in CONNECTED."""
 
 
+def said_welcome(version: bytes, product: str = "generic", welcome: bytes = b"") -> bytes:
+    """CONNECTED of a product in a version, with more headers."""
+    return SAY_WELCOME[version].replace(b"CONNECTED\n", b"CONNECTED\n" + PRODUCTS[product] + welcome)
+
+
 def joined(
     client: bytes,
     broker: bytes,
@@ -501,10 +545,7 @@ def joined(
     front = listener(over(upstream(versions=asked)), **settings)
     play = Playbook(front, cut=cut)
     play.client_says(SAY_HELLO[client].replace(b"CONNECT\n", b"CONNECT\n" + hello))
-    play.broker_accepts()
-    welcome = PRODUCTS[product] + welcome
-    play.broker_says(SAY_WELCOME[broker].replace(b"CONNECTED\n", b"CONNECTED\n" + welcome))
-    assert play.broker_reads().startswith(b"CONNECT\n")
+    play.broker_welcomes(broker, product, welcome)
     assert play.client_reads().startswith(b"CONNECTED\n")
     play.both_stay()
     return play

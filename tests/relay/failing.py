@@ -16,7 +16,7 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker, Group, Reconnect
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import SOON
-from tests.playbook import PRODUCTS, SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
+from tests.playbook import SAY_HELLO, Cut, Playbook, listener, said_welcome, upstream
 
 NAMES = ("a", "b", "c")
 
@@ -39,11 +39,6 @@ def movable(brokers: int = 2, *, options: dict[str, Any] | None = None, **settin
     return upstream(groups=(Group("main", listed, reconnect),), **settings)
 
 
-def said_welcome(version: bytes, product: str = "generic", welcome: bytes = b"") -> bytes:
-    """CONNECTED of a product in a version, with more headers."""
-    return SAY_WELCOME[version].replace(b"CONNECTED\n", b"CONNECTED\n" + PRODUCTS[product] + welcome)
-
-
 def started(
     client: bytes = b"1.2",
     broker: bytes | None = None,
@@ -64,9 +59,7 @@ def started(
     """
     play = Playbook(listener(movable(brokers, options=options, **settings), **(front or {})), cut=cut)
     play.client_says(SAY_HELLO[client].replace(b"CONNECT\n", b"CONNECT\n" + hello))
-    play.broker_accepts()
-    play.broker_says(said_welcome(broker or client, product, welcome))
-    assert play.broker_reads().startswith(b"CONNECT\n")
+    play.broker_welcomes(broker or client, product, welcome)
     assert play.client_reads().startswith(b"CONNECTED\n")
     play.both_stay()
     return play
@@ -88,9 +81,13 @@ def found(play: Playbook, version: bytes = b"1.2", product: str = "generic", wel
         assert link(play).state.leg is play.brokers[-1].leg
         return
     asked(play)
-    play.broker_accepts()
-    assert play.broker_reads().startswith(b"CONNECT\n")
-    play.broker_says(said_welcome(version, product, welcome))
+    play.broker_welcomes(version, product, welcome)
+
+
+def moves(play: Playbook, version: bytes = b"1.2", product: str = "generic", welcome: bytes = b"") -> None:
+    """The broker is lost, and the next one answers CONNECTED."""
+    play.broker_goes()
+    found(play, version, product, welcome)
 
 
 def goes_by_itself(play: Playbook, at: str | None = None) -> None:

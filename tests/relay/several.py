@@ -6,7 +6,7 @@ from typing import Any, Final
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, Match, Route
 from stomprelay.relay.model.upstream import Upstream
-from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener
+from tests.playbook import SAY_HELLO, Cut, Playbook, listener
 
 SOON: Final = 0.02
 """Longer than a group waits before it tries a broker again."""
@@ -42,9 +42,7 @@ def routed(main: Upstream, *others: Upstream, **settings: Any) -> Listener:
 
 def comes(play: Playbook, at: str, version: bytes = b"1.2") -> None:
     """The broker that was asked for accepts the session."""
-    play.broker_accepts(at=at)
-    assert play.broker_reads(at=at).startswith(b"CONNECT\n")
-    play.broker_says(SAY_WELCOME[version], at=at)
+    play.broker_welcomes(version, at=at)
 
 
 def comes_back(play: Playbook, at: str, version: bytes = b"1.2") -> None:

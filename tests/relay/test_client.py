@@ -4,8 +4,8 @@ Whole conversations across a loss are in `test_failover`; here is what only the 
 """
 
 from stomprelay.session.effects import Event, How
-from tests.playbook import SAY_HELLO, Playbook, listener
-from tests.relay.failing import asked, found, movable, said_welcome, started
+from tests.playbook import SAY_HELLO, Playbook, listener, said_welcome
+from tests.relay.failing import asked, found, movable, moves, started
 
 
 def send(body: bytes, headers: bytes = b"") -> bytes:
@@ -29,8 +29,7 @@ def own(number: int) -> bytes:
 def test_connected_is_sent_once() -> None:
     """That of the second broker is not passed on; both are in the log."""
     with started() as play:
-        play.broker_goes()
-        found(play)
+        moves(play)
         play.nobody_gets_more()
         assert play.noted(Event.CONNECTED).endswith("at tcp://a")
         assert play.noted(Event.RECOVERED).endswith("at tcp://b")
@@ -51,10 +50,8 @@ def test_what_the_next_broker_is_sent() -> None:
         play.broker_accepts()
         hello = play.broker_reads()
         assert b"\nclient-id:me\nlogin:a\npasscode:b\n" in hello
-        play.broker_says(said_welcome(b"1.2"))
-        play.client_reads()
-        play.client_says(b"".join(orders) + transaction + send(b"1", b"receipt:r\n"))
-        play.broker_reads()
+        play.broker_said(said_welcome(b"1.2"))
+        play.client_said(b"".join(orders) + transaction + send(b"1", b"receipt:r\n"))
         play.broker_goes()
         play.client_says(send(b"3"))
         asked(play)
@@ -71,14 +68,10 @@ def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:
     with Playbook(listener(movable())) as play:
         play.client_says(SAY_HELLO[b"1.2"])
         play.opened[0].health.paused = True
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(said_welcome(b"1.2"))
+        play.broker_welcomes()
         play.client_gets(b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0")
         other = play.opened[1].uri
-        play.broker_accepts(at=other)
-        play.broker_reads(at=other)
-        play.broker_says(said_welcome(b"1.2"), at=other)
+        play.broker_welcomes(at=other)
         play.broker_gets(b"DISCONNECT\nreceipt:%b\n\n\0\n" % own(1))
         play.client_says(send(b"1"))
         play.broker_gets(b"")

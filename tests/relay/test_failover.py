@@ -26,8 +26,8 @@ from tests.relay.failing import (
     goes_by_itself,
     link,
     movable,
+    moves,
     over,
-    said_welcome,
     started,
 )
 from tests.relay.several import header, settle
@@ -140,8 +140,7 @@ def test_credentials_that_are_not_accepted(cut: Cut) -> None:
         play.client_says(SAY_HELLO[b"1.2"])
         play.broker_accepts()
         play.broker_reads()
-        play.broker_says(DENIED)
-        play.client_gets(DENIED)
+        play.broker_tells_client(DENIED)
         play.client_is_closed()
         play.time_passes(100)
         assert len(play.opened) == 1
@@ -152,15 +151,13 @@ def test_credentials_that_are_not_accepted(cut: Cut) -> None:
 def test_the_next_broker_does_not_accept_the_credentials(unasked: bytes) -> None:
     """That ends the session, too: what no broker has confirmed is counted, and what was not sent."""
     with started(confirm=True) as play:
-        play.client_says(SEND % b"x")
-        play.broker_reads()
+        play.client_said(SEND % b"x")
         goes_by_itself(play)
         play.client_says(unasked, unasked=True)
         asked(play)
         play.broker_accepts()
         play.broker_reads()
-        play.broker_says(DENIED)
-        play.client_gets(DENIED)
+        play.broker_tells_client(DENIED)
         play.client_is_closed()
         assert play.counters["possibly_lost"] == 1 + bool(unasked)
         assert play.noted(Event.DISCONNECTED).endswith("may be lost")
@@ -218,8 +215,7 @@ def test_without_confirm_what_nothing_showed_to_have_arrived_is_counted(cut: Cut
     with started(cut=cut) as play:
         play.client_says(SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3"))
         play.broker_says(RECEIPT % b"r")
-        play.client_says(SEND % b"4" + SEND % b"5")
-        play.broker_reads()
+        play.client_said(SEND % b"4" + SEND % b"5")
         play.client_reads()
         play.broker_goes()
         assert play.counters["possibly_lost"] == 2
@@ -241,11 +237,9 @@ def test_without_confirm_what_nothing_showed_to_have_arrived_is_counted(cut: Cut
 def test_another_relay_ends_the_session(message: bytes, body: bytes, lost: bytes) -> None:
     """It stops, or it was frozen and judges beats that it has not read: the next broker is asked."""
     with started() as play:
-        play.client_says(ASKING % (b"r", b"1"))
-        play.broker_reads()
+        play.client_said(ASKING % (b"r", b"1"))
         play.broker_says(b"ERROR\nmessage:%b\n\n%b%b\0" % (message, body, lost))
-        play.broker_goes()
-        found(play)
+        moves(play)
         gets(play, ASKING_AGAIN % (b"r", b"1"))
         assert play.counters["errors_withheld"] == 1
 
@@ -262,8 +256,7 @@ def test_confirmed_one_by_one(client: bytes, broker: bytes, cut: Cut) -> None:
         assert marks(play.broker_reads()) == [b"1:1", b"r:2", b"2:3"]
         play.broker_says(RECEIPT % (OURS % 2) + RECEIPT % b"r")
         play.client_gets(RECEIPT % b"r")
-        play.broker_goes()
-        found(play, broker, "rabbitmq")
+        moves(play, broker, "rabbitmq")
         assert marks(play.broker_reads()) == [b"!3:1"]
         play.broker_says(RECEIPT % (OURS % 3))
         play.client_gets(b"")
@@ -279,10 +272,8 @@ def test_confirmed_by_the_batch(client: bytes, broker: bytes, product: str) -> N
         play.client_says(SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3") + SEND % b"4" + SEND % b"5")
         play.client_says(SEND % b"6")
         assert marks(play.broker_reads()) == [b"1", b"2", b"r:3", b"4", b"1:5", b"2:6"]
-        play.broker_says(RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"r")
-        play.broker_goes()
-        found(play, broker, product)
+        play.broker_tells_client(RECEIPT % b"r")
+        moves(play, broker, product)
         assert marks(play.broker_reads()) == [b"!4", b"!5", b"!3:6"]
         play.broker_says(RECEIPT % (OURS % 3))
         play.client_gets(b"")
@@ -293,8 +284,7 @@ def test_confirmed_by_the_batch(client: bytes, broker: bytes, product: str) -> N
 def test_our_own_receipt_in_an_error() -> None:
     """An ERROR that names a receipt of ours reaches the client without that name; what it refused is not said again."""
     with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(SEND % b"1")
-        play.broker_reads()
+        play.client_said(SEND % b"1")
         error = b"ERROR\r\nmessage:no\r\nreceipt-id:" + OURS % 1 + b"\r\ncontent-length:4\r\n\r\nbody\0"
         play.broker_says(error)
         play.client_gets(b"ERROR\nmessage:no\ncontent-length:4\n\nbody\0")
@@ -320,13 +310,10 @@ def test_receipts_around_the_loss(cut: Cut) -> None:
         play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:s1\n\n\0")
         play.client_says(b"SUBSCRIBE\nid:2\ndestination:/queue/b\nack:client\nreceipt:s2\n\n\0")
         play.client_says(b"SUBSCRIBE\nid:3\ndestination:/queue/c\nreceipt:s3\n\n\0")
-        play.client_says(b"BEGIN\ntransaction:t\nreceipt:b\n\n\0")
-        play.broker_reads()
-        play.broker_says(RECEIPT % b"s1" + message(b"1.2", b"1", id=b"2"))
-        play.client_reads()
+        play.client_said(b"BEGIN\ntransaction:t\nreceipt:b\n\n\0")
+        play.broker_said(RECEIPT % b"s1" + message(b"1.2", b"1", id=b"2"))
         play.client_says(b"ACK\nid:k-1\nreceipt:a\n\n\0UNSUBSCRIBE\nid:3\nreceipt:u\n\n\0")
-        play.client_says(b"BEGIN\ntransaction:u\nreceipt:b2\n\n\0ABORT\ntransaction:u\nreceipt:x\n\n\0")
-        play.broker_reads()
+        play.client_said(b"BEGIN\ntransaction:u\nreceipt:b2\n\n\0ABORT\ntransaction:u\nreceipt:x\n\n\0")
         play.broker_goes()
         given = play.client_reads()
         found(play)
@@ -352,12 +339,10 @@ def test_receipts_around_the_loss(cut: Cut) -> None:
 def test_subscriptions_without_a_name(version: bytes, after: bytes) -> None:
     """A 1.0 client need not name them; the relay does toward a broker that wants it, and the client never sees it."""
     with started(b"1.0", version) as play:
-        play.client_says(
+        play.client_said(
             b"SUBSCRIBE\ndestination:/queue/a\nack:client\n\n\0SUBSCRIBE\ndestination:/queue/b\n\n\0"
         )
-        play.broker_reads()
-        play.broker_goes()
-        found(play, after)
+        moves(play, after)
         named = (b"", b"") if after == b"1.0" else (b"id:relay-1\n", b"id:relay-2\n")
         gets(
             play,
@@ -381,13 +366,10 @@ def test_subscriptions_without_a_name(version: bytes, after: bytes) -> None:
 def test_a_subscription_that_the_next_broker_cannot_be_told() -> None:
     """A name with a line feed cannot be said in 1.0: the client is told so, and the session ends."""
     with started(b"1.2", b"1.2") as play:
-        play.client_says(b"SUBSCRIBE\nid:a\\nb\ndestination:/queue/a\n\n\0")
-        play.broker_reads()
+        play.client_said(b"SUBSCRIBE\nid:a\\nb\ndestination:/queue/a\n\n\0")
         play.broker_goes()
         asked(play)
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(said_welcome(b"1.0"))
+        play.broker_welcomes(b"1.0")
         play.client_gets_error(b"a header cannot be said in the other version")
         assert over(play)
 
@@ -402,12 +384,10 @@ def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes,
     """Their ACKs are swallowed, counted and confirmed; those of the next broker's deliveries reach it by its names."""
     with started(client, broker) as play:
         subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:%b\n\n\0" % mode
-        play.client_says(subscribe)
-        gets(play, subscribe)
+        play.client_tells_broker(subscribe)
         play.broker_says(message(broker, b"1", mode) + message(broker, b"2", mode))
         one, two = play.client_reads().split(b"\0")[:2]
-        play.broker_goes()
-        found(play, after)
+        moves(play, after)
         gets(play, subscribe)
         if mode != b"auto":
             play.client_says(settle(client, b"ACK", one, b"receipt:a1\n"))
@@ -432,8 +412,7 @@ def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes,
         assert names(after, told, b"3")
         assert b"\nreceipt:a3\n" in told
         play.client_gets(b"")
-        play.broker_says(RECEIPT % b"a3")
-        play.client_gets(RECEIPT % b"a3")
+        play.broker_tells_client(RECEIPT % b"a3")
         session = play.relay.session
         assert session is not None
         assert len(session.ledger) == (0 if mode == b"client" else 2 if client == b"1.2" else 1)
@@ -449,21 +428,17 @@ def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, 
     with started(client) as play:
         subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:%b\n\n\0" % mode
         messages = b"".join([message(client, b"%d" % n, mode) for n in range(3)])
-        play.client_says(subscribe)
-        gets(play, subscribe)
+        play.client_tells_broker(subscribe)
         play.broker_says(messages)
-        play.broker_goes()
-        found(play, client)
+        moves(play, client)
         gets(play, subscribe)
         play.broker_says(messages)
         delivered = play.client_reads().split(b"\0")[3:6]
         for n, each in enumerate(delivered):
             ack = settle(client, b"ACK", each, b"receipt:r%d\n" % n)
-            play.client_says(ack)
-            gets(play, ack)
+            play.client_tells_broker(ack)
             play.client_gets(b"")
-            play.broker_says(RECEIPT % (b"r%d" % n))
-            play.client_gets(RECEIPT % (b"r%d" % n))
+            play.broker_tells_client(RECEIPT % (b"r%d" % n))
         assert play.counters["acks_stale"] == 0
         for n, each in enumerate(delivered):
             play.client_says(settle(client, b"ACK", each, b"receipt:s%d\n" % n))
@@ -477,11 +452,9 @@ def test_an_ack_covers_deliveries_of_the_lost_broker(version: bytes) -> None:
     """Their own ACKs, which come later, reach no other broker."""
     with started(version) as play:
         subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
-        play.client_says(subscribe)
-        gets(play, subscribe)
+        play.client_tells_broker(subscribe)
         play.broker_says(message(version, b"1", b"client"))
-        play.broker_goes()
-        found(play, version)
+        moves(play, version)
         gets(play, subscribe)
         play.broker_says(message(version, b"2", b"client"))
         lost, new = play.client_reads().split(b"\0")[:2]
@@ -507,8 +480,7 @@ ABORT = b"ABORT\ntransaction:t\nreceipt:x\n\n\0"
 def test_after_commit(receipt: bytes, cut: Cut) -> None:
     """A COMMIT that was not answered: nobody knows what became of it, and the client is told so."""
     with started(cut=cut) as play:
-        play.client_says(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\n%b\n\0" % receipt)
-        play.broker_reads()
+        play.client_said(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\n%b\n\0" % receipt)
         play.broker_goes()
         play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c" if receipt else None)
         assert len(play.opened) == 1
@@ -526,8 +498,7 @@ def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
             if not late:
                 play.client_says(BEGIN)
             play.broker_reads()
-            play.broker_goes()
-            found(play, version)
+            moves(play, version)
             if late:
                 play.client_says(BEGIN)
             play.client_says(settle(version, b"ACK", one, b"transaction:t\nreceipt:a\n"))
@@ -552,15 +523,12 @@ def test_lost_while_disconnect_waits(cut: Cut) -> None:
     with started(cut=cut) as play:
         play.client_says(subscribe + ASKING % (b"r", b"x") + b"DISCONNECT\nreceipt:bye\n\n\0")
         gets(play, subscribe + ASKING % (b"r", b"x"))
-        play.broker_goes()
-        found(play)
+        moves(play)
         play.client_gets(RECEIPT % b"s")
         gets(play, ASKING_AGAIN % (b"r", b"x"))
-        play.broker_says(RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"r")
+        play.broker_tells_client(RECEIPT % b"r")
         gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
+        play.broker_tells_client(RECEIPT % b"bye")
         play.broker_goes()
         play.client_is_closed()
         assert over(play)
@@ -573,8 +541,7 @@ def test_brokers_that_close_at_disconnect(brokers: int) -> None:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
         for _ in range(brokers):
             gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
-            play.broker_goes()
-            found(play)
+            moves(play)
         gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_goes()
         play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
@@ -636,8 +603,7 @@ def test_a_silent_broker() -> None:
         welcome=b"heart-beat:1000,0\n", heart_beat=Terms(0, 1000), checks=Checks(pause=60.0)
     ) as play:
         first, second = play.relay.listener.upstream.brokers
-        play.client_says(ASKING % (b"r", b"x"))
-        play.broker_reads()
+        play.client_said(ASKING % (b"r", b"x"))
         play.time_passes(1.9)
         assert len(play.opened) == 1
         play.time_passes(0.2)
@@ -669,12 +635,10 @@ def test_a_silent_broker() -> None:
 def test_a_broker_says_that_it_stops(error: bytes, cut: Cut) -> None:
     """Such an ERROR is an outage, whoever it is said to: the client never sees it."""
     with started(cut=cut) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
+        play.client_said(SUBSCRIBE)
         play.broker_says(error)
         play.client_gets(b"")
-        play.broker_goes()
-        found(play)
+        moves(play)
         gets(play, SUBSCRIBE)
         play.both_stay()
         assert play.counters["brokers_lost"] == 1
@@ -686,8 +650,7 @@ def test_a_broker_says_that_it_stops(error: bytes, cut: Cut) -> None:
 def test_a_stopped_broker_that_answers_a_send(confirm: bool, cut: Cut) -> None:
     """ActiveMQ refuses each by its receipt while it stops, and closes nothing: the next broker is sent them all."""
     with started(product="activemq", confirm=confirm, cut=cut) as play:
-        play.client_says(ASKING % (b"r", b"x") + ASKING % (b"s", b"y"))
-        play.broker_reads()
+        play.client_said(ASKING % (b"r", b"x") + ASKING % (b"s", b"y"))
         play.broker_says(BROKER_STOPPED % b"r" + BROKER_STOPPED % b"s", unasked=cut is not Cut.WHOLE)
         play.broker_is_closed(How.ABORT, at="tcp://a")
         assert not play.opened[0].health.sight().well
@@ -707,12 +670,9 @@ def test_a_frame_of_a_transaction_that_has_its_receipt_and_cannot_be_sent_again(
     """The client's ERROR does not name the receipt."""
     with started(b"1.2", b"1.1", front={"loss": LossPolicy.REJECT}) as play:
         play.client_says(b"BEGIN\ntransaction:t\n\n\0")
-        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\ntransaction:t\nreceipt:r\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
-        play.broker_goes()
-        found(play, b"1.0")
+        play.client_said(b"SEND\ndestination:/queue/a\nfoo:a\\nb\ntransaction:t\nreceipt:r\n\n\0")
+        play.broker_tells_client(b"RECEIPT\nreceipt-id:r\n\n\0")
+        moves(play, b"1.0")
         play.time_passes(20)
         play.client_gets_error(b"a header cannot be said in the other version")
         play.broker_reads()

@@ -14,7 +14,7 @@ from stomprelay.relay.model.rules import AccessRule, AccessRules, Identity
 from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.wire.errors import Refused
-from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, in_all_cuts, in_all_pairs, joined, listener
+from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_all_pairs, joined, listener
 
 ALLOW = AccessRules(
     (
@@ -112,8 +112,7 @@ def test_an_unsubscribe_that_may_steer_a_broker() -> None:
     """The first of these rules decides, as ever."""
     ends = b"UNSUBSCRIBE\nid:1\ndurable-subscription-name:mine\n\n\0"
     with known(Identity("alice"), AccessRules(DURABLE, allow=True)) as play:
-        play.client_says(ends)
-        play.broker_gets(ends)
+        play.client_tells_broker(ends)
     with known(Identity("bob"), AccessRules(DURABLE, allow=True)) as play:
         denied(play, ends)
 
@@ -123,8 +122,7 @@ def test_an_unsubscribe_that_names_a_queue() -> None:
     ends = b"UNSUBSCRIBE\nid:1\ndurable:true\nx-queue-name:%b\n\n\0"
     rules = AccessRules((AccessRule(1, allow=False, subscribe=("/queue/secret",)),), allow=True)
     with joined(b"1.2", b"1.2", rules=rules) as play:
-        play.client_says(ends % b"mine")
-        play.broker_gets(ends % b"mine")
+        play.client_tells_broker(ends % b"mine")
         assert "rule 1 denies SUBSCRIBE: '/queue/secret'" in denied(play, ends % b"secret")
 
 
@@ -223,8 +221,7 @@ def test_rules_on_more_than_a_destination(condition: dict[str, Any]) -> None:
 def test_a_head_that_a_broker_may_read_otherwise(version: bytes, head: bytes, command: bytes) -> None:
     """Where any way to read a frame is not allowed, or cannot be told, the frame is refused, if not as no frame."""
     with joined(version, version, rules=ALLOW) as play:
-        play.client_says(GOOD)
-        play.broker_gets(GOOD)
+        play.client_tells_broker(GOOD)
         body = b"x" if command == b"SEND" else b""
         refused(play, b"%b\nid:1\n%b\n%b\0" % (command, head, body))
 
@@ -242,8 +239,7 @@ def test_a_length_that_is_spoken_of() -> None:
     """The word alone hides nothing, nor does that of a destination."""
     with joined(b"1.2", b"1.2", rules=ALLOW) as play:
         said = b"SEND\ndestination:/queue/a\nnote:content-length and destination\ncontent-length:1\n\n\0\0"
-        play.client_says(said * 2)
-        play.broker_gets(said * 2)
+        play.client_tells_broker(said * 2)
 
 
 def test_all_readings_of_a_destination() -> None:
@@ -265,9 +261,7 @@ def known(identity: Identity, rules: AccessRules) -> Playbook:
     play = Playbook(listener(rules=rules, auth="people"))
     play.client_says(SAY_HELLO[b"1.2"])
     play.client_is(identity)
-    play.broker_accepts()
-    play.broker_says(SAY_WELCOME[b"1.2"])
-    play.broker_reads()
+    play.broker_welcomes()
     play.client_reads()
     return play
 
@@ -277,8 +271,7 @@ def test_rules_for_users() -> None:
     rules = AccessRules((AccessRule(1, allow=True, send=("/queue/{user}.*",), users=("a*",)),), allow=False)
     said = b"SEND\ndestination:/queue/alice.x\nlogin:bob\n\nx\0"
     with known(Identity("alice"), rules) as play:
-        play.client_says(said)
-        play.broker_gets(said)
+        play.client_tells_broker(said)
     for other in (Identity("bob"), Identity("al"), Identity()):
         with known(other, rules) as play:
             denied(play, said)
@@ -310,8 +303,7 @@ def many(last: bytes = b"/queue/last") -> Playbook:
     """A session with more subscriptions than are judged in a turn; others may have theirs in between."""
     play = joined(b"1.2", b"1.2")
     told = b"".join(b"SUBSCRIBE\nid:%d\ndestination:/queue/a\n\n\0" % at for at in range(2 * JUDGED))
-    play.client_says(told + b"SUBSCRIBE\nid:last\ndestination:" + last + b"\n\n\0")
-    play.broker_reads()
+    play.client_said(told + b"SUBSCRIBE\nid:last\ndestination:" + last + b"\n\n\0")
     play.busy = True
     return play
 

@@ -12,7 +12,7 @@ from stomprelay.relay.model.rules import ANYBODY, AccessRule, AccessRules, Claim
 from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.session.handshake import Credentials
-from tests.playbook import SAY_WELCOME, Cut, Playbook, in_all_cuts, listener, upstream
+from tests.playbook import Cut, Playbook, in_all_cuts, listener, upstream
 from tests.relay.several import comes, fan_out, send
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:secret\n\n\0"
@@ -31,9 +31,7 @@ def asked(over: Any = None, *, cut: Cut = Cut.WHOLE, behind: bytes = b"", **sett
 
 def welcomed(play: Playbook) -> None:
     """The broker takes the client in."""
-    play.broker_accepts()
-    assert play.broker_reads().startswith(b"CONNECT\n")
-    play.broker_says(SAY_WELCOME[b"1.2"])
+    play.broker_welcomes()
     assert play.client_reads().startswith(b"CONNECTED\n")
 
 
@@ -49,8 +47,7 @@ def test_a_client_that_is_known(cut: Cut) -> None:
         assert play.relay.login == b"alice"
         welcomed(play)
         play.broker_gets(send(b"early"))
-        play.client_says(send(b"x"))
-        play.broker_gets(send(b"x"))
+        play.client_tells_broker(send(b"x"))
 
 
 @pytest.mark.parametrize("reason", [each.value for each in Ground])
@@ -194,8 +191,7 @@ def test_a_newer_token(cut: Cut) -> None:
         play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
         assert play.wake == play.now + 60
         play.time_passes(59)
-        play.client_says(send(b"3"))
-        play.broker_gets(send(b"3"))
+        play.client_tells_broker(send(b"3"))
         play.time_passes(2)
         play.client_gets_error(b"the token has expired")
         play.broker_is_closed()

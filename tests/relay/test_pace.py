@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
 from stomprelay.relay.model.rules import Identity
-from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
-from tests.relay.failing import client_waits, found, movable
+from tests.playbook import SAY_HELLO, Cut, Playbook, listener, upstream
+from tests.relay.failing import client_waits, found, movable, moves
 
 SEND = b"SEND\ndestination:/queue/a\n\n%d\0"
 
@@ -30,9 +30,7 @@ def limited(limiter: Limiter | None = None, *, lasting: bool = False, **settings
     play.client_says(SAY_HELLO[b"1.2"])
     if user:
         play.client_is(Identity(user))
-    play.broker_accepts()
-    play.broker_says(SAY_WELCOME[b"1.2"])
-    play.broker_reads()
+    play.broker_welcomes()
     play.client_reads()
     return play
 
@@ -89,8 +87,7 @@ def test_a_session_that_ends_when_its_broker_is_lost() -> None:
         play.client_says(subscribe + sends(0, 2) + b"UNSUBSCRIBE\nid:1\nreceipt:r\n\n\0" + sends(2, 1))
         play.broker_gets(subscribe + sends(0, 2))
         play.operator_kills()
-        play.broker_goes()
-        found(play)
+        moves(play)
         play.time_passes(0.3)
         play.broker_gets(sends(2, 1))
         assert play.client_reads().startswith(b"RECEIPT\nreceipt-id:r\n\n\0")
@@ -151,8 +148,7 @@ def test_a_session_that_goes_puts_back_what_it_did_not_use() -> None:
         first.relay_stops()
         first.client_gets_error(b"the relay is stopping")
         second.time_passes(1.0)
-        second.client_says(sends(1, 1))
-        second.broker_gets(sends(1, 1))
+        second.client_tells_broker(sends(1, 1))
 
 
 @pytest.mark.parametrize(
@@ -173,8 +169,7 @@ def test_a_client_is_refused(rates: Rates, message: bytes, body: bytes, scope: S
         Scope.USER: b"for one user",
     }
     with limited(limiter, address="192.0.2.1", user="ann") as play:
-        play.client_says(sends(0, 1))
-        play.broker_gets(sends(0, 1))
+        play.client_tells_broker(sends(0, 1))
         play.client_says(sends(1, 9))
         assert (b"the limit %b %b" % (words[scope], body)) in play.client.written
         play.client_gets_error(message)

@@ -83,8 +83,7 @@ def _expect_beats(play: Playbook, pause: float | None, dead: float | None, *, cl
     play.both_stay()
     if dead is not None:
         play.time_passes((pause or dead) + 0.001)
-        play.client_is_closed()
-        play.broker_is_closed()
+        play.both_are_closed()
         assert play.counters["beats_missed"] == 1
         assert b"ERROR\nmessage:" + (
             b"heart-beat missed" if client else b"connection to the broker was lost"
@@ -177,8 +176,7 @@ def test_a_client_vanishes(client: bytes, broker: bytes) -> None:
     """
     with joined(client, broker) as play:
         play.part = False
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0BEGIN\ntransaction:t\n\n\0")
-        play.broker_reads()
+        play.client_said(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0BEGIN\ntransaction:t\n\n\0")
         play.client_goes()
         play.broker_gets(DISCONNECTING)
         play.broker_is_closed()
@@ -245,9 +243,7 @@ def test_a_client_that_sends_all_and_leaves(client: bytes, broker: bytes) -> Non
     with Playbook(listener(upstream(versions=asked))) as play:
         play.client_says(SAY_HELLO[client] + b"SEND\ndestination:/queue/a\n\nx\0", unasked=True)
         play.client_goes("Connection was closed cleanly.")
-        play.broker_accepts()
-        assert play.broker_reads().startswith(b"CONNECT\n")
-        play.broker_says(SAY_WELCOME[broker])
+        play.broker_welcomes(broker)
         play.broker_gets(b"SEND\ndestination:/queue/a\n\nx\0")
         play.broker_is_closed()
 
@@ -391,8 +387,7 @@ def test_a_client_over_its_limits(wrong: bytes, message: bytes, cut: Cut) -> Non
     """Each limit is answered with an ERROR that tells which and how much; at the limit all is well."""
     right = b"SEND\n" + b"a:" + b"b" * 98 + b"\na:b\na:b\na:b\n\n" + b"b" * 1000 + b"\0"
     with joined(b"1.1", b"1.1", cut=cut, limits=LIMITS) as play:
-        play.client_says(right)
-        play.broker_gets(right)
+        play.client_tells_broker(right)
         play.client_says(wrong)
         play.client_gets_error(message)
         play.broker_is_closed()
@@ -424,8 +419,7 @@ def test_a_broker_that_breaks_the_protocol(version: bytes, broken: bytes, cut: C
         data = play.client_reads()
         assert data.startswith(right + b"ERROR\nmessage:the broker sent what is not STOMP\n")
         assert data.count(b"\0") == 2
-        play.client_is_closed()
-        play.broker_is_closed()
+        play.both_are_closed()
         assert play.noted(Event.ERROR).startswith("broker: ")
 
 

@@ -86,7 +86,7 @@ def hear(chunks: Iterable[bytes]) -> Heard:
 
 UNREADABLE = {
     # Published with a NUL in a header: where such a frame ends depends on who reads it.
-    "*/malformed/J": "NUL in a frame's head",
+    "*/malformed/J": "NUL in a frame's head"
 }
 
 

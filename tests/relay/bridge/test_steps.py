@@ -74,8 +74,7 @@ def test_an_error_of_the_broker_names_the_clients_receipt(client: bytes, broker:
         play.broker_says(b"ERROR\nreceipt-id:" + spelled[broker] + b"\nmessage:no such queue\n\nwhy\0")
         play.client_gets(b"ERROR\nreceipt-id:" + spelled[client] + b"\nmessage:no such queue\n\nwhy\0")
         play.both_stay()
-        play.client_says(b"SEND\ndestination:/queue/b\n\n\0")
-        play.broker_gets(b"SEND\ndestination:/queue/b\n\n\0")
+        play.client_tells_broker(b"SEND\ndestination:/queue/b\n\n\0")
 
 
 # SUBSCRIBE
@@ -136,8 +135,7 @@ def test_a_repeated_subscription_id(client: bytes, broker: bytes) -> None:
     first = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
     second = b"SUBSCRIBE\nid:0\ndestination:/queue/b\n\n\0"
     with joined(client, broker) as play:
-        play.client_says(first)
-        play.broker_gets(first)
+        play.client_tells_broker(first)
         play.client_says(second)
         if client == broker:
             play.broker_gets(second)
@@ -149,11 +147,10 @@ def test_a_repeated_subscription_id(client: bytes, broker: bytes) -> None:
 def test_unsubscribe_by_destination_takes_the_oldest(broker: bytes) -> None:
     """A 1.0 UNSUBSCRIBE by destination closes one subscription at a time, the oldest first."""
     with joined(b"1.0", broker) as play:
-        play.client_says(
+        play.client_said(
             b"SUBSCRIBE\ndestination:/topic/t\n\n\0SUBSCRIBE\ndestination:/topic/u\n\n\0"
             b"SUBSCRIBE\ndestination:/topic/t\n\n\0"
         )
-        play.broker_reads()
         play.client_says(b"UNSUBSCRIBE\ndestination: /topic/t\nfoo:bar\n\n\0")
         play.broker_gets(b"UNSUBSCRIBE\nid:relay-1\nfoo:bar\n\n\0")
         play.client_says(b"UNSUBSCRIBE\ndestination:/topic/t\n\n\0")
@@ -194,8 +191,7 @@ def test_a_message_that_the_client_did_not_subscribe_to(client: bytes, broker: b
     """Replies to a temporary queue come for a subscription that the client never opened: they are delivered."""
     message = b"MESSAGE\nsubscription:/temp-queue/x\ndestination:/reply-queue/g\nmessage-id:1\n\nhi\0"
     with joined(client, broker) as play:
-        play.broker_says(message)
-        play.client_gets(message)
+        play.broker_tells_client(message)
 
 
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())

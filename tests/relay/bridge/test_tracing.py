@@ -85,8 +85,7 @@ def test_without_the_setting() -> None:
     with joined(b"1.2", b"1.2") as play:
         tape = taped(play)
         mine = b"SEND\nrelay-trace:mine\ndestination:/queue/a\n\n1\0"
-        play.client_says(mine)
-        play.broker_gets(mine)
+        play.client_tells_broker(mine)
         play.broker_says(MESSAGE % (b"relay-trace:mine\n", b"1"))
         play.client_gets(MESSAGE % (b"", b"1"))
         assert traces(tape) == [(b"SEND", None)]

@@ -26,8 +26,7 @@ def test_a_send_goes_to_all(cut: Cut) -> None:
         both_get(play, copied(1, send(b"1", receipt="r")) + copied(2, send(b"2")))
         play.broker_says(receipt("r"), at="a")
         play.client_gets(b"")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
+        play.broker_tells_client(receipt("r"), at="b")
 
 
 def test_queues_that_do_not_fan_out() -> None:
@@ -40,8 +39,7 @@ def test_queues_that_do_not_fan_out() -> None:
         play.broker_says(receipt("q", "t"), at="a")
         play.client_gets(receipt("q"))
         play.broker_goes(at="a")
-        play.client_says(send(b"3", b"/queue/a"))
-        play.broker_gets(send(b"3", b"/queue/a"), at="b")
+        play.client_tells_broker(send(b"3", b"/queue/a"), at="b")
 
 
 def test_a_group_that_is_full() -> None:
@@ -52,8 +50,7 @@ def test_a_group_that_is_full() -> None:
         for number in range(4):
             play.client_says(send(b"x" * 150, receipt=str(number)))
             play.broker_gets(wires[number], at="b")
-            play.broker_says(receipt(str(number)), at="b")
-            play.client_gets(receipt(str(number)))
+            play.broker_tells_client(receipt(str(number)), at="b")
         assert not play.client.paused
         assert play.counters["fanout_overflowed"] == 2
         assert sum("misses what is sent" in note.text for note in play.notes) == 1

@@ -89,8 +89,7 @@ def test_a_frame_that_waited_and_cannot_be_sent() -> None:
         play.broker_is_unblocked(at="a")
         play.broker_gets(b"", at="a")
         play.broker_is_closed(at="a")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
+        play.broker_tells_client(receipt("r"), at="b")
         assert play.client.closed is None
 
 

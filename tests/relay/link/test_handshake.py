@@ -112,9 +112,7 @@ def test_what_a_client_says_at_once_waits_for_its_broker(client: bytes, broker: 
         with Playbook(listener(upstream(versions=asked)), cut=cut) as play:
             play.client_says(SAY_HELLO[client] + b"SEND\ndestination:/queue/a\n\n1\0", unasked=unasked)
             play.client_says(b"SEND\ndestination:/queue/a\n\n2\0", unasked=unasked)
-            play.broker_accepts()
-            play.broker_reads()
-            play.broker_says(SAY_WELCOME[broker])
+            play.broker_welcomes(broker)
             assert play.client_reads().startswith(b"CONNECTED\n")
             play.broker_gets(b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/a\n\n2\0")
 
@@ -201,10 +199,8 @@ def test_an_error_of_connect_passes_whole(version: bytes, denial: bytes, cut: Cu
         play.client_says(SAY_HELLO[version])
         play.broker_accepts()
         play.broker_reads()
-        play.broker_says(denial)
-        play.client_gets(denial)
-        play.client_is_closed()
-        play.broker_is_closed()
+        play.broker_tells_client(denial)
+        play.both_are_closed()
         play.broker_goes()
         assert play.counters["errors_passed"] == 1
         assert play.counters["errors_sent"] == play.counters["sessions_connected"] == 0
@@ -274,8 +270,7 @@ def test_secrets_stay_out_of_notes_and_representations() -> None:
         play.client_says(b"CONNECT\nlogin:u\npasscode:THEIRSECRET\nx-token:TOKEN\n\n\0")
         play.broker_accepts()
         play.broker_reads()
-        play.broker_says(SAY_WELCOME[b"1.0"])
-        play.client_reads()
+        play.broker_said(SAY_WELCOME[b"1.0"])
         play.client_says(b"CONNECT\npasscode:THEIRSECRET\n\n\0")
         play.client_gets_error(b"CONNECT is not allowed here")
         shown = repr([play.notes, own, play.relay.listener, play.relay.session, play.relay.client])
