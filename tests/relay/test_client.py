@@ -23,9 +23,6 @@ def own(number: int) -> bytes:
     return b"relay-session-receipt-%d" % number
 
 
-# Brokers come and go
-
-
 def test_connected_is_sent_once() -> None:
     """That of the second broker is not passed on; both are in the log."""
     with started() as play:

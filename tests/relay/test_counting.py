@@ -133,9 +133,6 @@ def test_where_a_client_sends_to() -> None:
     assert session.sent_to[-1] == b"x" * 200
 
 
-# What waits
-
-
 def waiting(play: Playbook) -> list[int]:
     """About how many messages may wait at each broker, open connections included."""
     found = []

@@ -93,9 +93,6 @@ def marks(said: bytes) -> list[bytes]:
     ]
 
 
-# Before a broker accepted
-
-
 @in_cuts_of_halves
 @pytest.mark.parametrize(
     ("said", "why"),
@@ -206,9 +203,6 @@ def asked_or_over(play: Playbook) -> None:
         play.time_passes(play.wake - play.now)
 
 
-# Between SEND and RECEIPT
-
-
 @in_all_cuts
 def test_without_confirm_what_nothing_showed_to_have_arrived_is_counted(cut: Cut) -> None:
     """A SEND without receipt is said once; it is possibly lost unless a later RECEIPT told that it was received."""
@@ -242,9 +236,6 @@ def test_another_relay_ends_the_session(message: bytes, body: bytes, lost: bytes
         moves(play)
         gets(play, ASKING_AGAIN % (b"r", b"1"))
         assert play.counters["errors_withheld"] == 1
-
-
-# Confirmed sending
 
 
 @in_all_cuts
@@ -300,9 +291,6 @@ def test_our_own_receipt_in_a_head_that_is_spelled_anew() -> None:
         gets(play, b"SEND\nreceipt:%b\ndestination:/queue/a\nfoo:a:b\n\nx\0" % (OURS % 1))
 
 
-# Receipts, each once
-
-
 @in_all_cuts
 def test_receipts_around_the_loss(cut: Cut) -> None:
     """Whatever asked for a receipt gets it once: from the lost broker, the next one, or the relay in its place."""
@@ -329,9 +317,6 @@ def test_receipts_around_the_loss(cut: Cut) -> None:
             b"SUBSCRIBE\nid:2\ndestination:/queue/b\nack:client\nreceipt:s2\n\n\0"
             b"BEGIN\ntransaction:t\nreceipt:b\n\n\0"
         )
-
-
-# Subscriptions
 
 
 @in_all_versions
@@ -372,9 +357,6 @@ def test_a_subscription_that_the_next_broker_cannot_be_told() -> None:
         play.broker_welcomes(b"1.0")
         play.client_gets_error(b"a header cannot be said in the other version")
         assert over(play)
-
-
-# Deliveries
 
 
 @in_all_pairs
@@ -466,9 +448,6 @@ def test_an_ack_covers_deliveries_of_the_lost_broker(version: bytes) -> None:
         assert play.counters["acks_stale"] == 1
 
 
-# Transactions
-
-
 BEGIN = b"BEGIN\ntransaction:t\n\n\0"
 INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
 COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
@@ -511,9 +490,6 @@ def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
             gets(play, b"")
 
 
-# DISCONNECT
-
-
 @in_all_cuts
 def test_lost_while_disconnect_waits(cut: Cut) -> None:
     """DISCONNECT waits for the receipts that are owed: first the SENDs are said again, then, confirmed, DISCONNECT.
@@ -548,9 +524,6 @@ def test_brokers_that_close_at_disconnect(brokers: int) -> None:
         assert over(play)
         assert play.counters["sessions_given_up"] == 0
         assert "closed at DISCONNECT without its RECEIPT" in play.notes[-3].text
-
-
-# The client is paused, or gone
 
 
 @pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
@@ -594,9 +567,6 @@ def test_what_is_left_of_a_client_is_not_confirmed() -> None:
         assert play.counters["possibly_lost"] == 1
 
 
-# Heart-beats
-
-
 def test_a_silent_broker() -> None:
     """A broker that misses its beats is lost to the session, and known to be unwell to all others."""
     with started(
@@ -616,9 +586,6 @@ def test_a_silent_broker() -> None:
         assert second.health.up is True
         assert play.counters["beats_missed"] == 1
         assert "heart-beat" in play.noted(Event.LOST)
-
-
-# Brokers that go by plan
 
 
 @in_all_cuts
@@ -661,9 +628,6 @@ def test_a_stopped_broker_that_answers_a_send(confirm: bool, cut: Cut) -> None:
         play.both_stay()
         assert play.counters["errors_passed"] == 0
         assert play.counters["brokers_lost"] == play.counters["failovers"] == 1
-
-
-# Bounds, and what they must not do
 
 
 def test_a_frame_of_a_transaction_that_has_its_receipt_and_cannot_be_sent_again() -> None:

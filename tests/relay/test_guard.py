@@ -48,9 +48,6 @@ def denied(play: Playbook, data: bytes) -> str:
     return said
 
 
-# What passes, and what does not
-
-
 @in_all_cuts
 @in_all_pairs
 def test_a_frame_that_is_refused(client: bytes, broker: bytes, cut: Cut) -> None:
@@ -182,9 +179,6 @@ def test_rules_on_more_than_a_destination(condition: dict[str, Any]) -> None:
         denied(play, GOOD.replace(b"x", b"x" * 11))
 
 
-# What must not get past a rule
-
-
 @in_three_versions
 @pytest.mark.parametrize(
     "head",
@@ -253,9 +247,6 @@ def test_all_readings_of_a_destination() -> None:
             readings(bad)
 
 
-# Whose rules
-
-
 def known(identity: Identity, rules: AccessRules) -> Playbook:
     """A client of 1.2 that the relay knows, connected."""
     play = Playbook(listener(rules=rules, auth="people"))
@@ -275,9 +266,6 @@ def test_rules_for_users() -> None:
     for other in (Identity("bob"), Identity("al"), Identity()):
         with known(other, rules) as play:
             denied(play, said)
-
-
-# Other rules
 
 
 @in_all_pairs
@@ -326,8 +314,6 @@ def test_many_subscriptions() -> None:
         assert b"SUBSCRIBE: '/topic/b'" in play.client.written
         play.client_gets_error(b"a subscription is no longer allowed")
 
-
-# Whatever a client says
 
 names = st.sampled_from(
     [

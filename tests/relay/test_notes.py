@@ -36,9 +36,6 @@ def test_a_broker_that_falls_silent_after_disconnect() -> None:
     assert play.facts(Event.LOST) == []
 
 
-# Ends
-
-
 def test_a_commit_of_unknown_outcome() -> None:
     """The loss that the session does not survive, with a client and without one."""
     play = started()
@@ -53,9 +50,6 @@ def test_a_commit_of_unknown_outcome() -> None:
     play.broker_goes()
     assert play.facts(Event.ERROR) == [{"side": "broker", "message": message}]
     assert play.noted(Event.ERROR) == f"{message} (its broker was lost after COMMIT)"
-
-
-# Receipts that the relay gives
 
 
 def test_receipts_of_a_fan_out() -> None:

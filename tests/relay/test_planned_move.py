@@ -176,9 +176,6 @@ def test_a_plain_address_cannot_be_left() -> None:
         play.both_stay()
 
 
-# Nobody must go
-
-
 @in_all_cuts
 def test_it_may_stay(cut: Cut) -> None:
     """Whoever is asked for the sake of balance and always has something open goes on where it is."""

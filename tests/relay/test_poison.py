@@ -189,9 +189,6 @@ def test_what_the_client_sends_meanwhile_waits() -> None:
         assert play.broker_reads().count(b"SEND\n") == 2
 
 
-# Brokers that die by themselves
-
-
 def _is_careful(play: Playbook) -> None:
     """A SEND, lost again and again, is sent alone now."""
     play.client_says(send(b"1"))
@@ -241,9 +238,6 @@ def test_an_error_without_a_receipt_is_an_answer(losses: int) -> None:
             seen += play.broker_reads()
         assert seen.count(b"SEND\n") == 11
         assert seen.endswith(b"\n\nafter\0")
-
-
-# Fan-out
 
 
 def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:

@@ -115,9 +115,6 @@ def test_a_broker_that_gives_more_than_is_acknowledged() -> None:
         assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
 
 
-# An operator ends one
-
-
 @pytest.mark.parametrize("survives", [False, True])
 def test_a_session_that_is_killed(survives: bool) -> None:
     """What it has sent is delivered first; killed again, it ends at once: the client hears who wanted it, the broker

@@ -22,9 +22,6 @@ def one(wire: bytes, dialect: Dialect = V1_2) -> Frame:
     return next(decoder.frames())
 
 
-# ------------------------------------------------------------------ slices
-
-
 @pytest.mark.parametrize("before", [b"", b"\n", b"\r\n\0", b"RECEIPT\nreceipt-id:1\n\n\0"], ids=repr)
 @pytest.mark.parametrize("behind", [b"", b"\r\n", b"\0", b"SEND\n\n\0", b"SE"], ids=repr)
 def test_the_parts_of_a_frame(before: bytes, behind: bytes) -> None:
@@ -68,9 +65,6 @@ def test_a_repr_tells_no_secret() -> None:
     assert str(len(LF)) in repr(one(b"\n" + LF + b"\n"))
 
 
-# ------------------------------------------------------------------ one header
-
-
 @pytest.mark.parametrize(
     ("head", "raw"),
     [
@@ -97,9 +91,6 @@ def test_a_repr_tells_no_secret() -> None:
 def test_the_first_value_of_a_header(head: bytes, raw: bytes | None) -> None:
     """Whole name, exact case, first of its kind; as it stands on the wire."""
     assert one(b"SEND\n" + head + b"\nfoo:body\n\0").raw(b"foo") == raw
-
-
-# ------------------------------------------------------------------ plain
 
 
 @pytest.mark.parametrize(
@@ -146,9 +137,6 @@ def test_plain_means_the_same_everywhere(dialect: Dialect, data: st.DataObject) 
         for name, value in reversed(read):
             if name not in [other for other, _ in read[: read.index((name, value))]]:
                 assert frame.header(name, dialect) == value
-
-
-# ------------------------------------------------------------------ frames of our own making
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,6 @@ def some(*patterns: str) -> list[Recording]:
     return [recording for recording in recordings() if any(recording.name in names for names in found)]
 
 
-# ------------------------------------------------------------------ what brokers said
-
-
 class Said(NamedTuple):
     """One frame of a broker."""
 
@@ -167,9 +164,6 @@ def test_what_a_broker_says_reaches_the_client(pattern: str, odd: tuple[bytes, b
         heard = hear([recording.received])
         assert (heard.error, heard.buffered) == (None, 0), recording.name
         assert odd in [header for frame in heard.frames for header in frame.headers]
-
-
-# ------------------------------------------------------------------ what clients said
 
 
 REFUSED_BY_NOTE = {

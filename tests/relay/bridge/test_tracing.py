@@ -33,9 +33,6 @@ def traces(tape: list[Frame]) -> list[tuple[bytes, bytes | None]]:
     return [(each.command, getattr(each, "trace", None)) for each in tape]
 
 
-# SENDs
-
-
 @in_all_cuts
 @in_all_pairs
 def test_each_send_has_its_own(client: bytes, broker: bytes, cut: Cut) -> None:
@@ -75,9 +72,6 @@ def test_a_publishers_own_is_removed(version: bytes, cut: Cut) -> None:
         play.broker_gets(
             b"SEND\nrelay-trace:relay-session-1\ndestination:/queue/a\n" + like + b"\nrelay-trace:body\n\0"
         )
-
-
-# MESSAGEs
 
 
 def test_without_the_setting() -> None:

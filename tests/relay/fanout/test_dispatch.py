@@ -14,8 +14,6 @@ from tests.relay.several import (
     two_upstreams,
 )
 
-# SEND
-
 
 @in_all_cuts
 def test_a_send_goes_to_all(cut: Cut) -> None:
@@ -59,9 +57,6 @@ def test_a_group_that_is_full() -> None:
         play.broker_says(receipt("0", "1"), at="a")
         play.client_says(send(b"5"))
         both_get(play, copied(5, send(b"5")))
-
-
-# Routes
 
 
 def test_an_id_that_is_open_elsewhere() -> None:

@@ -11,9 +11,6 @@ from tests.relay.several import SOON, begun, comes, fan_out, fanned, lasting, re
 ANSWERS = ("confirm", "release", "refuse")
 
 
-# Confirmations
-
-
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from(["x", "y"]), st.sampled_from(ANSWERS)), max_size=60
@@ -53,9 +50,6 @@ def test_confirmations_of_few_ids(answers: list[tuple[int, str, str]], asked: li
 def id_of(confirmation: Confirmation[int]) -> int:
     """Confirmations are told apart as objects, whatever their receipts."""
     return id(confirmation)
-
-
-# Groups that are given up
 
 
 def test_a_group_that_is_needed_is_given_up() -> None:

@@ -117,9 +117,6 @@ def test_what_a_client_says_at_once_waits_for_its_broker(client: bytes, broker: 
             play.broker_gets(b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/a\n\n2\0")
 
 
-# Versions
-
-
 def test_nothing_is_written_before_connect() -> None:
     """Artemis looks at the first octets for CONNECT: not even an EOL comes before, however long it takes."""
     with Playbook() as play:
@@ -177,8 +174,6 @@ def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
         assert b"accept-version:1.0,1.1,1.2\n" in play.broker_reads()
 
 
-# Errors of CONNECT
-
 DENIALS = [
     # RabbitMQ names its versions in every ERROR; that alone is no reason to try others
     b"ERROR\nmessage:Bad CONNECT\ncontent-type:text/plain\nversion:1.0,1.1,1.2\ncontent-length:39\n\n"
@@ -218,9 +213,6 @@ def test_a_broker_that_settles_on_an_unknown_version(version: bytes) -> None:
             play.client_gets_error(b"the broker sent what is not STOMP")
         else:
             assert play.client_reads().startswith(b"CONNECTED\n")
-
-
-# Identity
 
 
 @pytest.mark.parametrize("accepted", [False, True])
@@ -277,9 +269,6 @@ def test_secrets_stay_out_of_notes_and_representations() -> None:
         assert play.notes
         for secret in ("OURSECRET", "THEIRSECRET", "TOKEN"):
             assert secret not in shown
-
-
-# A frame too many, or too early
 
 
 @in_cuts_of_halves

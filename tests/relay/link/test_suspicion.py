@@ -47,9 +47,6 @@ def test_a_client_that_goes_while_all_wait_for_what_it_finds() -> None:
     assert only.health.doubted
 
 
-# What it says of the broker
-
-
 def test_a_login_that_is_refused_by_a_broker_that_is_back() -> None:
     """Whoever tries it first may have the wrong passcode: a probe finds out for all others, who wait for that."""
     play = Scene(checks=Checks(pause=10.0))
@@ -75,9 +72,6 @@ def test_a_plain_address(serves: int) -> None:
     with pytest.raises(StompError, match="broker not available"):
         play.refuses("connection closed before CONNECTED")
     assert only.health.up is (None if serves else False)
-
-
-# What it says of the client
 
 
 def test_two_brokers_that_are_well() -> None:
@@ -150,9 +144,6 @@ def test_a_broker_that_was_in_trouble_meanwhile(trouble: str) -> None:
     second.health.answered()
     play.wakes()
     assert isinstance(play.link.state, Handshake)
-
-
-# With all that belongs to a session
 
 
 def test_the_client_is_gone() -> None:

@@ -38,9 +38,6 @@ def perform(placed: dict[Broker, int], wishes: list[Shift]) -> None:
         placed[target] += sessions
 
 
-# Plain failover, and back home
-
-
 def test_a_group_that_changes_is_balanced_by_its_new_settings() -> None:
     """From a reload on: its sessions move, or stay, by the list and the options that it has then."""
     plain, brokers = group(1, 1, reconnect=Reconnect())
@@ -70,9 +67,6 @@ def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
     several, (a, b, c) = group(1, 1, 1)
     b.health.paused = True
     assert several.shifts({b: 4, c: 2}, 10, NOW) == [Shift(c, a, 2)]
-
-
-# Levelling
 
 
 def test_sessions_go_where_most_are() -> None:
@@ -143,9 +137,6 @@ def test_it_converges_and_stays(case: tuple[list[int], list[int], list[bool], in
                 assert off <= max(1.0, 0.1 * share * each.weight) + 1e-6
     elif well[0]:
         assert placed[brokers[0]] == sum(held)
-
-
-# The allowance
 
 
 def test_an_allowance_by_the_second() -> None:

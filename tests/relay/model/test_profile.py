@@ -155,9 +155,6 @@ def test_destinations_pass_as_they_came(name: bytes) -> None:
             play.broker_tells_client(delivered)
 
 
-# Octets that brokers really wrote, through a client of another version.
-
-
 def test_an_ack_of_an_id_that_rabbitmq_did_not_escape() -> None:
     """Its message-ids hold the subscription's id as it is; the ACK names them so that it understands them again."""
     with joined(b"1.1", b"1.2", product="rabbitmq") as play:
@@ -189,9 +186,6 @@ def test_a_recorded_delivery_of_activemq_1_2_to_a_1_0_client(cut: Cut) -> None:
         )
         play.client_says(b"ACK\nmessage-id:ID:vm-38391-1795218830726-1:80:-1:1:1\nreceipt:ra\n\n\0")
         play.broker_gets(b"ACK\nid:ID\\cvm-38391-1795218830726-2\\c13\nreceipt:ra\n\n\0")
-
-
-# What a broker's ERROR says of itself
 
 
 def errors(data: bytes) -> list[Frame]:

@@ -50,8 +50,6 @@ def decide(
     )
 
 
-# Rule x frame x user
-
 HOUSE = rules(
     {"allow": False, "send": ("/queue/closed",), "subscribe": ("/queue/closed",)},
     {"allow": True, "users": ("bob",), "send": ("/queue/*",), "subscribe": ("/queue/*",)},
@@ -91,8 +89,6 @@ def test_each_rule_for_each_frame_of_each_user(who: str, at: int, cell: str) -> 
     number = "-" if decision.rule is None else str(decision.rule.number)
     assert number + ("+" if decision.allow else "-") == cell
 
-
-# What more there is to a rule
 
 CONDITIONS = rules(
     {
@@ -181,8 +177,6 @@ def test_a_user_whose_name_reads_as_a_set() -> None:
     assert decide(found, Identity("[ab]"), SEND, b"/queue/[ab]").allow
     assert not decide(found, Identity("[ab]"), SEND, b"/queue/a").allow
 
-
-# A place by its other names
 
 SECRETS = (
     {"allow": False, "send": ("/queue/secret",), "subscribe": ("/queue/secret",)},
@@ -277,8 +271,6 @@ def test_places_that_headers_name(command: bytes, headers: dict[str, bytes], pla
     nothing = replace(rules(secret, sink, allow=True), naming=ACTIVEMQ.naming)
     assert decide(nothing, ANYBODY, command, b"/queue/open", 0, **headers).allow
 
-
-# A pattern alone
 
 PIECES = ("/queue/", "/topic/", "a", "b", ".", "*", ">", ",", "#", "::", ":", "[ab]", "[*]", "[!a]")
 texts = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join)
