@@ -34,9 +34,7 @@ def test_connected_is_sent_once() -> None:
 
 
 def test_what_the_next_broker_is_sent() -> None:
-    """The same CONNECT; subscriptions as they were made; what is not confirmed; open transactions; what was sent
-    meanwhile. So durable subscriptions keep their names, and temporary queues are made anew where they were named.
-    """
+    """The same CONNECT; subscriptions as they were made; what is not confirmed; open transactions; the rest."""
     orders = [
         b"SUBSCRIBE\nid:1\ndestination:/topic/a\ndurable:true\nauto-delete:false\nx-odd:1\n\n\0",
         b"SUBSCRIBE\nid:0\ndestination:/temp-queue/b\nack:client\nselector:c = 1\n\n\0",

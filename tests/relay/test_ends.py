@@ -80,9 +80,7 @@ def session(*, survives: bool, **settings: Any) -> Playbook:
 @pytest.mark.parametrize("survives", [False, True], ids=["a plain address", "failover"])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_came_before_is_delivered(way: str, survives: bool) -> None:
-    """Its broker confirms it, MESSAGEs reach nobody, RECEIPTs come before the ERROR; what is behind a fault is not
-    carried.
-    """
+    """Its broker confirms it, and RECEIPTs come before the ERROR; what is behind a fault is not carried."""
     message, end = WAYS[way]
     with session(survives=survives) as play:
         play.client_tells_broker(send(b"1", receipt="r") + send(b"2"))

@@ -492,9 +492,7 @@ def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
 
 @in_all_cuts
 def test_lost_while_disconnect_waits(cut: Cut) -> None:
-    """DISCONNECT waits for the receipts that are owed: first the SENDs are said again, then, confirmed, DISCONNECT.
-    The next broker is not sent SUBSCRIBE, and the client gets its RECEIPT.
-    """
+    """First the SENDs are said again, then, confirmed, DISCONNECT; no SUBSCRIBE, and each RECEIPT comes."""
     subscribe = SUBSCRIBE.replace(b"\n", b"\nreceipt:s\n", 1)
     with started(cut=cut) as play:
         play.client_says(subscribe + ASKING % (b"r", b"x") + b"DISCONNECT\nreceipt:bye\n\n\0")

@@ -147,9 +147,7 @@ def test_one_judge(version: bytes, product: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 def test_what_is_the_relays_own_reaches_nobody(version: bytes, kind: str, cut: Cut) -> None:
-    """RabbitMQ hands on the `receipt` of a SEND, and all brokers what they do not know, by whatever way a message came:
-    past this relay, by another or by a listener that traces. A client's own receipt stays.
-    """
+    """By whatever way a message came, past this relay or by another; a client's own receipt stays."""
     own = b"receipt:relay-0123abcd-7-receipt-12\nrelay-trace:relay-0123abcd-7-3\n"
     kept = b"receipt:mine\nreceipt-id:relay-1\nrelay-resent:true\n"
     with served(kind, version, "rabbitmq", cut) as play:
@@ -180,9 +178,7 @@ _MISREAD: Final = [
 def test_a_receipt_of_1_0_that_is_read_otherwise(
     kind: str, product: str, receipt: bytes, answer: bytes
 ) -> None:
-    """RabbitMQ escapes and unescapes there as well, ActiveMQ only unescapes: it is the same receipt, whatever asks for
-    it and however often, and passes as it came.
-    """
+    """RabbitMQ escapes there as well, ActiveMQ unescapes: it is the same receipt, and passes as it came."""
     frames = [
         _SEND % b"receipt:%b\n",
         told(b"BEGIN", b"transaction:t\nreceipt:%b\n"),

@@ -57,9 +57,7 @@ BEGIN = b"BEGIN\nreceipt:%%d\ntransaction:%%d\n%b\n\0" % LONG
     ids=lambda part: part.partition(b"\n")[0].decode() if isinstance(part, bytes) else str(part),
 )
 def test_long_heads(kind: str, frame: bytes, up: bool, most: int) -> None:
-    """A client is refused before its subscriptions, or its transactions that are kept for the next broker, cost what it
-    likes; while there is a broker and while there is none.
-    """
+    """A client is refused before what is kept of it costs too much, with a broker and without one."""
     play = OPENS[kind](kept=20_000_000)
     for peer in [*play.brokers]:
         if not up:

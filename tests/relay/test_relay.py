@@ -171,9 +171,7 @@ def test_a_client_that_sends_no_connect() -> None:
 
 @in_all_pairs
 def test_a_client_vanishes(client: bytes, broker: bytes) -> None:
-    """Its broker's connection ends at once, by the DISCONNECT that it did not say: what it owed or left open is the
-    broker's.
-    """
+    """Its broker's connection ends at once, by the DISCONNECT that it did not say."""
     with joined(client, broker) as play:
         play.part = False
         play.client_said(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0BEGIN\ntransaction:t\n\n\0")
@@ -187,9 +185,7 @@ def test_a_client_vanishes(client: bytes, broker: bytes) -> None:
 @in_all_cuts
 @in_all_pairs
 def test_receipts_that_no_broker_owes(client: bytes, broker: bytes, cut: Cut) -> None:
-    """RabbitMQ gives none for a SEND in a transaction that is not committed: DISCONNECT waits for those that it gives
-    after its RECEIPT for COMMIT, and for no others.
-    """
+    """RabbitMQ gives none in a transaction that is not committed: DISCONNECT waits for no such one."""
     with joined(client, broker, product="rabbitmq", cut=cut) as play:
         play.client_says(_inside("1", b"COMMIT") + _inside("2", b"ABORT") + _inside("3", b""))
         play.client_says(b"DISCONNECT\nreceipt:end\n\n\0")

@@ -117,9 +117,7 @@ def test_a_broker_that_gives_more_than_is_acknowledged() -> None:
 
 @pytest.mark.parametrize("survives", [False, True])
 def test_a_session_that_is_killed(survives: bool) -> None:
-    """What it has sent is delivered first; killed again, it ends at once: the client hears who wanted it, the broker
-    is left, and what may be lost by it is counted.
-    """
+    """What it has sent is delivered first; killed again, it ends at once, and what may be lost is counted."""
     with started() if survives else joined(b"1.2", b"1.2") as play:
         play.client_said(ASKING % (1, 1) + ASKING % (2, 2))
         play.operator_kills()

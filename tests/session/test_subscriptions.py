@@ -46,9 +46,7 @@ def test_ended_subscriptions_are_not_remembered_for_ever() -> None:
 
 
 def test_a_message_by_a_name_that_the_broker_made() -> None:
-    """Artemis makes one for a subscription of 1.0 that has none: it is found by destination, but not one that its
-    client named.
-    """
+    """Artemis makes one on 1.0: it is found by destination, but not one that its client named."""
     subscriptions = Subscriptions()
     one = subscriptions.opened(sub(A))
     subscriptions.opened(sub((b"id", b"2"), B))

@@ -123,9 +123,7 @@ def test_what_is_plain(head: bytes, *, in_1_0: bool, in_1_1: bool, in_1_2: bool)
 @settings(max_examples=3 * settings().max_examples)
 @given(dialect=st.sampled_from(list(DIALECTS.values())), data=st.data())
 def test_plain_means_the_same_everywhere(dialect: Dialect, data: st.DataObject) -> None:
-    """A plain head read in its own dialect and written in any other is the same bytes; and where padding was
-    looked for, all three read the same.
-    """
+    """A plain head is the same bytes in every dialect; and where padding was looked for, all read the same."""
     headers = data.draw(strategies.headers(dialect))
     frame = one(compose(SEND, headers, dialect), dialect)
     if frame.plain:

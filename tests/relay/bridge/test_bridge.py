@@ -80,9 +80,7 @@ def test_header_lines_of_a_client(client: bytes, broker: bytes, said: bytes, got
 @in_all_cuts
 @in_all_pairs
 def test_send_in_all_pairs(client: bytes, broker: bytes, cut: Cut) -> None:
-    """It arrives with its headers in their order, respelled, and its body as it came; `content-length` and
-    `content-type` are neither invented nor dropped.
-    """
+    """Headers arrive in their order, respelled; the body, `content-length` and `content-type` as they came."""
     with joined(client, broker, cut=cut) as play:
         for said, told in (
             (

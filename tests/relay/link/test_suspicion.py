@@ -106,9 +106,7 @@ def test_nobody_else_is_answered() -> None:
 
 
 def test_it_had_a_broker_before() -> None:
-    """All others are on one broker, which closes at its CONNECT: it goes to another one, and is asked to come back half
-    a minute later.
-    """
+    """Where all others are, CONNECT is not answered: it goes elsewhere, and may come back half a minute later."""
     listed = movable().brokers
     play = started(upstream(groups=(Group("main", listed, Reconnect(), Policy.TOGETHER),)))
     first, second = well(play.over)

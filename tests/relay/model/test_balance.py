@@ -70,9 +70,7 @@ def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
 
 
 def test_sessions_go_where_most_are() -> None:
-    """Together: to the broker that has most, wherever it stands in the list; not to one that is down, nor from one
-    that is paused.
-    """
+    """Together: to the broker that has most; not to one that is down, nor from one that is paused."""
     several, (a, b, c) = group(1, 1, 1, policy=Policy.TOGETHER)
     assert several.shifts({a: 0, b: 0, c: 0}, 10, NOW) == []
     for broker, sessions in ((a, 1), (b, 3), (c, 2)):

@@ -212,9 +212,7 @@ SECRETS = (
     ],
 )
 def test_a_place_by_its_other_names(product: Profile, destination: str) -> None:
-    """What a rule denies is denied by all of a product's names for it, and by those of any product where it is not
-    known which one it is; what else is there is not.
-    """
+    """A rule denies a place by all of its product's names, or of any product's where that is not known."""
     for naming in (product.naming, AUTO.naming):
         found = replace(rules(*SECRETS, allow=True), naming=naming)
         for command in (SEND, SUBSCRIBE):
