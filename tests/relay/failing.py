@@ -139,6 +139,5 @@ def asked_to_leave(
     play._perform(play.relay.handle(inputs.Leave(brokers[at], within, target, may_stay=may_stay), play.now))
     if len(play.brokers) > before and welcome is not None:
         uri = play.brokers[-1].uri
-        play.broker_accepts(at=uri)
-        assert play.broker_reads(at=uri).startswith(b"CONNECT\n")
+        assert play.broker_is_asked(at=uri).startswith(b"CONNECT\n")
         play.broker_says(welcome, at=uri)

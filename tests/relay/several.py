@@ -131,8 +131,7 @@ def subscribed(play: Playbook, **headers: str) -> Playbook:
 def delivers(play: Playbook, at: str, number: int) -> None:
     """A broker sends a message with the `ack` of `at` and `number`, and the client receives it."""
     wire = message(b"", message_id=f"m{at}{number}", ack=f"{at}{number}")
-    play.broker_says(wire, at=at)
-    play.client_gets(wire)
+    play.broker_tells_client(wire, wire, at=at)
 
 
 def header(frame: bytes, name: bytes) -> bytes:

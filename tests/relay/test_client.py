@@ -42,8 +42,7 @@ def test_what_the_next_broker_is_sent() -> None:
     transaction = b"BEGIN\ntransaction:t\n\n\0" + send(b"2", b"transaction:t\n")
     with Playbook(listener(movable())) as play:
         play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\nclient-id:me\nlogin:a\npasscode:b\n\n\0")
-        play.broker_accepts()
-        hello = play.broker_reads()
+        hello = play.broker_is_asked()
         assert b"\nclient-id:me\nlogin:a\npasscode:b\n" in hello
         play.broker_said(said_welcome(b"1.2"))
         play.client_said(b"".join(orders) + transaction + send(b"1", b"receipt:r\n"))
@@ -60,8 +59,7 @@ def test_what_the_next_broker_is_sent() -> None:
 
 def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:
     """An operator took it out while it was answering: the client has its answer, and goes on at one that is in."""
-    with Playbook(listener(movable())) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
+    with Playbook(listener(movable()), hello=SAY_HELLO[b"1.2"]) as play:
         play.opened[0].health.paused = True
         play.broker_welcomes()
         play.client_gets(b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0")

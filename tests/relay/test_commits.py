@@ -22,8 +22,7 @@ def test_commit_waits_for_its_sends(client: bytes, broker: bytes) -> None:
         play.broker_says(RECEIPT % b"c" + RECEIPT % (MINE % 1))
         play.client_gets(b"")
         assert not link(play).quiet
-        play.broker_says(RECEIPT % (MINE % 1))
-        play.client_gets(RECEIPT % b"c")
+        play.broker_tells_client(RECEIPT % (MINE % 1), RECEIPT % b"c")
         assert link(play).quiet
 
 

@@ -108,13 +108,11 @@ def marks(said: bytes) -> list[bytes]:
 )
 def test_the_first_broker_does_not_take_the_client(said: bytes | None, why: str, cut: Cut) -> None:
     """The next one is asked at once, and the client notices nothing, not of half an answer either."""
-    with Playbook(listener(movable()), cut=cut) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
+    with Playbook(listener(movable()), cut=cut, hello=SAY_HELLO[b"1.2"]) as play:
         if said is None:
             play.broker_refuses()
         else:
-            play.broker_accepts()
-            play.broker_reads()
+            play.broker_is_asked()
             play.broker_says(said)
             if len(play.brokers) == 1:
                 play.broker_goes()
@@ -133,10 +131,8 @@ DENIED = b"ERROR\nmessage:Bad CONNECT\ncontent-type:text/plain\nversion:1.0,1.1,
 @in_all_cuts
 def test_credentials_that_are_not_accepted(cut: Cut) -> None:
     """They are the client's own fault: it gets the ERROR in the broker's words, and no other broker is asked."""
-    with Playbook(listener(movable()), cut=cut) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_reads()
+    with Playbook(listener(movable()), cut=cut, hello=SAY_HELLO[b"1.2"]) as play:
+        play.broker_is_asked()
         play.broker_tells_client(DENIED)
         play.client_is_closed()
         play.time_passes(100)
@@ -152,8 +148,7 @@ def test_the_next_broker_does_not_accept_the_credentials(unasked: bytes) -> None
         goes_by_itself(play)
         play.client_says(unasked, unasked=True)
         asked(play)
-        play.broker_accepts()
-        play.broker_reads()
+        play.broker_is_asked()
         play.broker_tells_client(DENIED)
         play.client_is_closed()
         assert play.counters["possibly_lost"] == 1 + bool(unasked)
@@ -245,8 +240,7 @@ def test_confirmed_one_by_one(client: bytes, broker: bytes, cut: Cut) -> None:
     with started(client, broker, product="rabbitmq", cut=cut, confirm=True) as play:
         play.client_says(SEND % b"1" + ASKING % (b"r", b"2") + SEND % b"3")
         assert marks(play.broker_reads()) == [b"1:1", b"r:2", b"2:3"]
-        play.broker_says(RECEIPT % (OURS % 2) + RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"r")
+        play.broker_tells_client(RECEIPT % (OURS % 2) + RECEIPT % b"r", RECEIPT % b"r")
         moves(play, broker, "rabbitmq")
         assert marks(play.broker_reads()) == [b"!3:1"]
         play.broker_says(RECEIPT % (OURS % 3))
@@ -277,8 +271,7 @@ def test_our_own_receipt_in_an_error() -> None:
     with started(product="rabbitmq", confirm=True) as play:
         play.client_said(SEND % b"1")
         error = b"ERROR\r\nmessage:no\r\nreceipt-id:" + OURS % 1 + b"\r\ncontent-length:4\r\n\r\nbody\0"
-        play.broker_says(error)
-        play.client_gets(b"ERROR\nmessage:no\ncontent-length:4\n\nbody\0")
+        play.broker_tells_client(error, b"ERROR\nmessage:no\ncontent-length:4\n\nbody\0")
         assert link(play).quiet
         play.broker_goes()
         play.client_is_closed()

@@ -218,8 +218,7 @@ def test_a_fault_before_connect_was_understood(monkeypatch: pytest.MonkeyPatch) 
         raise Bug
 
     monkeypatch.setattr(opening, "read_opening", fails)
-    play.client_says(SAY_HELLO[b"1.2"])
-    play.client_gets_error(b"the relay failed")
+    play.client_errs(SAY_HELLO[b"1.2"], b"the relay failed")
     _nothing_is_left(play)
 
 

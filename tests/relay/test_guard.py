@@ -129,16 +129,13 @@ def test_what_passes_straight_on(version: bytes) -> None:
     with joined(version, version, cut=Cut.PASSED, rules=ALLOW) as play:
         message = b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\n\nx\0"
         play.client_says(SUBSCRIBED + GOOD)
-        play.client_says(GOOD)
-        play.broker_gets(SUBSCRIBED + GOOD + GOOD)
+        play.client_tells_broker(GOOD, SUBSCRIBED + GOOD + GOOD)
         sends = play.passed
         play.broker_says(message)
-        play.broker_says(message)
-        play.client_gets(message * 2)
+        play.broker_tells_client(message, message * 2)
         assert play.passed - sends == 2
         assert sends == 1
-        play.client_says(BAD)
-        play.client_gets_error(b"not allowed")
+        play.client_errs(BAD, b"not allowed")
 
 
 @pytest.mark.parametrize(

@@ -157,8 +157,7 @@ def test_what_brokers_are_told(identity: Identity, own: Credentials | None, told
     """What the identity has for them; else what the upstream has; else the client's own."""
     with asked(upstream(credentials=own)) as play:
         play.client_is(identity)
-        play.broker_accepts()
-        connect = play.broker_reads()
+        connect = play.broker_is_asked()
         assert told in connect
         assert (b"secret" in connect) is (b"secret" in told)
         assert (b"passcode" in connect) is (b"passcode" in told)
@@ -183,8 +182,7 @@ def renewing(cut: Cut = Cut.WHOLE) -> Playbook:
 def test_a_newer_token(cut: Cut) -> None:
     """It is for no broker; the client has its RECEIPT when it was found good, and may stay until it expires."""
     with renewing(cut) as play:
-        play.client_says(send(b"1") + SHOWN + send(b"2"))
-        play.broker_gets(send(b"1") + send(b"2"))
+        play.client_tells_broker(send(b"1") + SHOWN + send(b"2"), send(b"1") + send(b"2"))
         assert play.claims[1:] == [Claim(None, b"newer")]
         play.client_gets(b"")
         play.client_is(Identity("alice", until=play.now + 60))
@@ -255,7 +253,6 @@ def test_a_newer_token_of_the_same_groups() -> None:
             play.client_says(SHOWN)
             play.client_is(Identity("alice", frozenset(groups), until=play.now + 60))
             play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
-            play.client_says(said)
-            play.broker_gets(said if "more" not in groups else b"")
+            play.client_tells_broker(said, said if "more" not in groups else b"")
         assert play.turn_comes() is play.client.leg
         play.broker_gets(said)

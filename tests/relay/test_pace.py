@@ -47,8 +47,7 @@ def tally(
 def test_frames_go_on_as_there_are_tokens() -> None:
     """What came at once goes as one burst and then at the rate; the client is not read from meanwhile, then again."""
     with limited(frames=10, burst=0.5) as play:
-        play.client_says(sends(0, 8))
-        play.broker_gets(sends(0, 5))
+        play.client_tells_broker(sends(0, 8), sends(0, 5))
         assert client_waits(play)
         play.client_says(sends(8, 1))
         play.time_passes(0.09)
@@ -66,8 +65,7 @@ def test_frames_go_on_as_there_are_tokens() -> None:
 def test_a_client_that_waited_when_its_broker_was_lost() -> None:
     """It is read from again when there are tokens, as any client without a broker, and keeps its rate afterwards."""
     with limited(lasting=True, frames=10, burst=0.5) as play:
-        play.client_says(sends(0, 8))
-        play.broker_gets(sends(0, 5))
+        play.client_tells_broker(sends(0, 8), sends(0, 5))
         play.broker_goes()
         assert client_waits(play)
         play.time_passes(0.1)
@@ -131,8 +129,7 @@ def test_the_strictest_limit_counts() -> None:
     """A session waits until every bucket has tokens for it."""
     limiter = Limiter(RateLimits(Rates(frames=100), Rates(bytes=100), Rates(frames=2, burst=0.5)))
     with limited(limiter, address="192.0.2.1", user="ann") as play:
-        play.client_says(sends(0, 3))
-        play.broker_gets(sends(0, 1))
+        play.client_tells_broker(sends(0, 3), sends(0, 1))
         play.time_passes(0.5)
         play.broker_gets(sends(1, 1))
         play.time_passes(0.5)
@@ -143,8 +140,7 @@ def test_a_session_that_goes_puts_back_what_it_did_not_use() -> None:
     """Who waits behind it, and comes later, does not pay for it."""
     limiter = Limiter(RateLimits(Rates(frames=1)))
     with limited(limiter) as first, limited(limiter) as second:
-        first.client_says(sends(0, 2))
-        first.broker_gets(sends(0, 1))
+        first.client_tells_broker(sends(0, 2), sends(0, 1))
         first.relay_stops()
         first.client_gets_error(b"the relay is stopping")
         second.time_passes(1.0)

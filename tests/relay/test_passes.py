@@ -52,8 +52,7 @@ def test_half_a_frame() -> None:
         begin(play)
         play.client_says(SEND[:9])
         assert passing(play) == {"broker"}
-        play.client_says(SEND[9:])
-        play.broker_gets(SEND)
+        play.client_tells_broker(SEND[9:], SEND)
         assert passing(play) == {"client", "broker"}
 
 

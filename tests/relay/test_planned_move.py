@@ -36,8 +36,7 @@ def test_the_next_broker_is_paused_as_well() -> None:
         sent_away(play, 1.0)
         play.relay.listener.upstream.brokers[1].health.paused = True
         play.time_passes(1.0)
-        play.broker_accepts(at="tcp://c")
-        assert play.broker_reads(at="tcp://c").startswith(b"CONNECT\n")
+        assert play.broker_is_asked(at="tcp://c").startswith(b"CONNECT\n")
         play.broker_says(b"ERROR\nmessage:no\n\n\0", at="tcp://c")
         play.time_passes(1.0)
         assert first.closed is None
@@ -132,8 +131,7 @@ def test_the_others_do_not_take_the_session(goes: bool) -> None:
         play.client_said(SUBSCRIBE)
         sent_away(play, welcome=None)
         for uri in ("tcp://b", "tcp://c"):
-            play.broker_accepts(at=uri)
-            assert play.broker_reads(at=uri).startswith(b"CONNECT\n")
+            assert play.broker_is_asked(at=uri).startswith(b"CONNECT\n")
             if goes:
                 play.broker_goes(at=uri)
             else:
@@ -164,10 +162,8 @@ def test_another_broker_that_hangs() -> None:
 
 def test_a_plain_address_cannot_be_left() -> None:
     """Its sessions know no other broker, and stay at once."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_reads()
+    with Playbook(hello=SAY_HELLO[b"1.2"]) as play:
+        play.broker_is_asked()
         play.broker_said(said_welcome(b"1.2"))
         asked_to_leave(play, 0.0)
         assert link(play).stays == "there is no other"

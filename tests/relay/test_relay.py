@@ -252,8 +252,7 @@ HELLO_TLS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(64))
 @in_all_cuts
 def test_a_tls_hello(cut: Cut) -> None:
     """It gets no byte of STOMP, only a close, and the log tells what to mend."""
-    with Playbook(cut=cut) as play:
-        play.client_says(HELLO_TLS)
+    with Playbook(cut=cut, hello=HELLO_TLS) as play:
         play.client_gets(b"")
         assert play.client.closed is not None
         assert "TLS" in play.noted(Event.FOREIGN)
@@ -268,8 +267,7 @@ def test_a_tls_hello(cut: Cut) -> None:
 )
 def test_an_http_request(line: bytes) -> None:
     """It is answered in its own language that this is no web server."""
-    with Playbook() as play:
-        play.client_says(line + b"\r\nHost: localhost\r\n\r\n")
+    with Playbook(hello=line + b"\r\nHost: localhost\r\n\r\n") as play:
         answer = play.client_reads()
         assert answer.startswith(b"HTTP/1.1 400 ")
         head, _, body = answer.partition(b"\r\n\r\n")
@@ -302,8 +300,7 @@ def test_a_client_that_breaks_the_protocol(version: bytes, wrong: bytes, message
     """What was right before it is carried; the client is sent what is wrong; both legs end."""
     send = b"SEND\ndestination:/queue/a\n\nright\0"
     with joined(version, b"1.1", cut=cut) as play:
-        play.client_says(send + wrong + send)
-        play.broker_gets(send)
+        play.client_tells_broker(send + wrong + send, send)
         play.client_gets_error(message)
         play.broker_is_closed()
         assert play.counters["errors_sent"] == 1
@@ -324,8 +321,7 @@ def test_a_backslash_of_1_1_that_begins_no_escape(cut: Cut) -> None:
     for broker, heard in {b"1.0": raw, b"1.1": spelled % b":", b"1.2": spelled % b"\\c"}.items():
         with joined(b"1.1", broker, cut=cut) as play:
             for _ in range(2):
-                play.client_says(said)
-                play.broker_gets(b"SEND\n" + heard)
+                play.client_tells_broker(said, b"SEND\n" + heard)
             receipt = b"1\\ 2" if broker == b"1.0" else b"1\\\\ 2"
             play.broker_says(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
             play.client_gets(b"RECEIPT\nreceipt-id:1\\\\ 2\n\n\0")
@@ -384,8 +380,7 @@ def test_a_client_over_its_limits(wrong: bytes, message: bytes, cut: Cut) -> Non
     right = b"SEND\n" + b"a:" + b"b" * 98 + b"\na:b\na:b\na:b\n\n" + b"b" * 1000 + b"\0"
     with joined(b"1.1", b"1.1", cut=cut, limits=LIMITS) as play:
         play.client_tells_broker(right)
-        play.client_says(wrong)
-        play.client_gets_error(message)
+        play.client_errs(wrong, message)
         play.broker_is_closed()
 
 

@@ -30,8 +30,7 @@ def test_what_follows_disconnect_is_ignored(client: bytes, broker: bytes, cut: C
     with joined(client, broker, cut=cut) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0SEND\ndestination:/queue/a\n\n1\0")
         play.client_says(b"SEND\ndestination:/queue/a\n\n2\0")
-        play.client_says(b"GARBAGE\0\0\xff")
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.client_tells_broker(b"GARBAGE\0\0\xff", b"DISCONNECT\nreceipt:bye\n\n\0")
         play.both_stay()
 
 

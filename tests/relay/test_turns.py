@@ -22,8 +22,7 @@ def test_a_client_gives_way() -> None:
     """A turn's worth of frames goes at once, what is left in the next turns; another chunk waits behind it."""
     with joined(b"1.2", b"1.2") as play:
         play.busy = True
-        play.client_says(sends(0, 2 * TURN + 1))
-        play.broker_gets(sends(0, TURN))
+        play.client_tells_broker(sends(0, 2 * TURN + 1), sends(0, TURN))
         play.client_says(sends(2 * TURN + 1, 3))
         play.broker_gets(b"")
         assert play.turn_comes() is play.client.leg

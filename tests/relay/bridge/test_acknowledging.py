@@ -93,8 +93,7 @@ def test_a_1_2_client_that_acknowledges_the_1_1_way(broker: bytes) -> None:
         play.broker_said(said_by_broker(broker, b"a", b"m1") + said_by_broker(broker, b"b", b"m1"))
         play.client_says(b"ACK\nmessage-id:m1\nsubscription:b\n\n\0")
         play.broker_gets(b"ACK\nsubscription:b\nmessage-id:m1\n\n\0")
-        play.client_says(b"ACK\nmessage-id:m1\n\n\0")
-        play.broker_gets(b"ACK\nsubscription:a\nmessage-id:m1\n\n\0")
+        play.client_tells_broker(b"ACK\nmessage-id:m1\n\n\0", b"ACK\nsubscription:a\nmessage-id:m1\n\n\0")
 
 
 @pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
@@ -115,8 +114,7 @@ def test_a_1_2_broker_that_gave_no_ack_header(client: bytes) -> None:
         conversation = CONVERSATIONS[client, b"1.2"]
         play.broker_says(conversation.message[0].replace(b"ack:ID\\ch-2\\c7\n", b""))
         play.client_gets(conversation.message[1])
-        play.client_says(conversation.ack[0])
-        play.client_gets_error(b"ACK is not possible")
+        play.client_errs(conversation.ack[0], b"ACK is not possible")
 
 
 # Transactions
@@ -141,8 +139,7 @@ def test_tokens_are_harmless(client: bytes) -> None:
             play.client_gets(b"MESSAGE\nack:relay-ack-%d\nsubscription:0\nmessage-id:%d\n\n\0" % (n, n))
     with joined(client, b"1.2") as play:
         said, told = CONVERSATIONS[client, b"1.2"].subscribe
-        play.client_says(said)
-        play.broker_gets(told)
+        play.client_tells_broker(said, told)
         assert set(told.split(b"id:")[1].split(b"\n")[0]) <= set(
             b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
         )
@@ -157,14 +154,12 @@ def test_a_transaction(client: bytes, broker: bytes, cut: Cut) -> None:
     ours, theirs = b"transaction:" + spelled[client] + b"\n", b"transaction:" + spelled[broker] + b"\n"
     with subscribed(client, broker, cut) as play:
         play.broker_said(conversation.message[0])
-        play.client_says(b"BEGIN\n" + ours + b"\n\0")
-        play.broker_gets(b"BEGIN\n" + theirs + b"\n\0")
+        play.client_tells_broker(b"BEGIN\n" + ours + b"\n\0", b"BEGIN\n" + theirs + b"\n\0")
         play.client_says(b"SEND\ndestination:/queue/b\n" + ours + b"\nx\0")
         play.broker_gets(b"SEND\ndestination:/queue/b\n" + theirs + b"\nx\0")
         play.client_says(conversation.ack[0].replace(b"foo:bar\n", ours))
         play.broker_gets(conversation.ack[1].replace(b"foo:bar\n", theirs))
-        play.client_says(b"COMMIT\n" + ours + b"\n\0")
-        play.broker_gets(b"COMMIT\n" + theirs + b"\n\0")
+        play.client_tells_broker(b"COMMIT\n" + ours + b"\n\0", b"COMMIT\n" + theirs + b"\n\0")
         play.both_stay()
 
 

@@ -100,8 +100,7 @@ def test_send_in_all_pairs(client: bytes, broker: bytes, cut: Cut) -> None:
                 b"SEND\ndestination:/queue/a\n" + PATH[broker] + b"\ncontent-length:0\n\n\0",
             ),
         ):
-            play.client_says(said)
-            play.broker_gets(told)
+            play.client_tells_broker(said, told)
 
 
 @in_all_pairs

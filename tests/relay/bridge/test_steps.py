@@ -13,12 +13,9 @@ def test_a_delivery_and_its_ack(client: bytes, broker: bytes, cut: Cut) -> None:
     """A subscription is opened, a message delivered and acknowledged, each under the names its leg knows."""
     conversation = CONVERSATIONS[client, broker]
     with subscribed(client, broker, cut) as play:
-        play.broker_says(conversation.message[0])
-        play.client_gets(conversation.message[1])
-        play.client_says(conversation.ack[0])
-        play.broker_gets(conversation.ack[1])
-        play.client_says(conversation.unsubscribe[0])
-        play.broker_gets(conversation.unsubscribe[1])
+        play.broker_tells_client(conversation.message[0], conversation.message[1])
+        play.client_tells_broker(conversation.ack[0], conversation.ack[1])
+        play.client_tells_broker(conversation.unsubscribe[0], conversation.unsubscribe[1])
         play.both_stay()
 
 
@@ -28,8 +25,7 @@ def test_a_nack(client: bytes, broker: bytes) -> None:
     conversation = CONVERSATIONS[client, broker]
     said, told = (frame.replace(b"ACK\n", b"NACK\n") for frame in conversation.ack)
     with subscribed(client, broker) as play:
-        play.broker_says(conversation.message[0])
-        play.client_gets(conversation.message[1])
+        play.broker_tells_client(conversation.message[0], conversation.message[1])
         play.client_says(said)
         if broker == b"1.0" != client:
             play.client_gets_error(b"NACK cannot be said to the broker")
@@ -46,8 +42,7 @@ def test_receipts_on_every_frame(client: bytes, broker: bytes, cut: Cut) -> None
     conversation = CONVERSATIONS[client, broker]
     spelled = {b"1.0": b"r:1\\", b"1.1": b"r\\c1\\\\", b"1.2": b"r\\c1\\\\"}
     with subscribed(client, broker, cut) as play:
-        play.broker_says(conversation.message[0])
-        play.client_gets(conversation.message[1])
+        play.broker_tells_client(conversation.message[0], conversation.message[1])
         turns = [
             (b"SEND\ndestination:/queue/a\n\n\0", b"SEND\ndestination:/queue/a\n\n\0"),
             (b"BEGIN\ntransaction:t\n\n\0", b"BEGIN\ntransaction:t\n\n\0"),
@@ -97,8 +92,7 @@ def test_what_subscribe_asks_for_passes(client: bytes, broker: bytes, line: byte
         frame.replace(b"ack:client-individual\n", line) for frame in CONVERSATIONS[client, broker].subscribe
     )
     with joined(client, broker) as play:
-        play.client_says(said)
-        play.broker_gets(told)
+        play.client_tells_broker(said, told)
 
 
 @pytest.mark.parametrize("mode", [b"", b"Auto", b"cumulative", b"client,auto"], ids=repr)
@@ -153,8 +147,7 @@ def test_unsubscribe_by_destination_takes_the_oldest(broker: bytes) -> None:
         )
         play.client_says(b"UNSUBSCRIBE\ndestination: /topic/t\nfoo:bar\n\n\0")
         play.broker_gets(b"UNSUBSCRIBE\nid:relay-1\nfoo:bar\n\n\0")
-        play.client_says(b"UNSUBSCRIBE\ndestination:/topic/t\n\n\0")
-        play.broker_gets(b"UNSUBSCRIBE\nid:relay-3\n\n\0")
+        play.client_tells_broker(b"UNSUBSCRIBE\ndestination:/topic/t\n\n\0", b"UNSUBSCRIBE\nid:relay-3\n\n\0")
         play.client_says(b"UNSUBSCRIBE\ndestination:/topic/t\n\n\0")
         play.client_gets_error(b"UNSUBSCRIBE names no open subscription")
 
@@ -180,10 +173,8 @@ def test_a_message_of_another_destination(client: bytes, broker: bytes) -> None:
     conversation = CONVERSATIONS[client, broker]
     said, told = (frame.replace(PLACE, b"destination:/topic/b\n") for frame in conversation.message)
     with subscribed(client, broker) as play:
-        play.broker_says(said)
-        play.client_gets(told)
-        play.client_says(conversation.ack[0])
-        play.broker_gets(conversation.ack[1])
+        play.broker_tells_client(said, told)
+        play.client_tells_broker(conversation.ack[0], conversation.ack[1])
 
 
 @in_all_pairs
@@ -200,8 +191,7 @@ def test_a_message_after_unsubscribe_can_be_acknowledged(client: bytes, broker: 
     conversation = CONVERSATIONS[client, broker]
     name = b"" if broker != b"1.0" else b"subscription:0\n"
     with subscribed(client, broker) as play:
-        play.client_says(conversation.unsubscribe[0])
-        play.broker_gets(conversation.unsubscribe[1])
+        play.client_tells_broker(conversation.unsubscribe[0], conversation.unsubscribe[1])
         play.broker_says(conversation.message[0].replace(b"MESSAGE\n", b"MESSAGE\n" + name))
         delivered = play.client_reads()
         assert client != b"1.2" or b"\nack:" in delivered

@@ -80,6 +80,5 @@ def test_without_the_setting() -> None:
         tape = taped(play)
         mine = b"SEND\nrelay-trace:mine\ndestination:/queue/a\n\n1\0"
         play.client_tells_broker(mine)
-        play.broker_says(MESSAGE % (b"relay-trace:mine\n", b"1"))
-        play.client_gets(MESSAGE % (b"", b"1"))
+        play.broker_tells_client(MESSAGE % (b"relay-trace:mine\n", b"1"), MESSAGE % (b"", b"1"))
         assert traces(tape) == [(b"SEND", None)]

@@ -25,8 +25,7 @@ from tests.relay.several import (
 def test_an_ack_of_nothing() -> None:
     """A message that no broker delivered cannot be acknowledged."""
     play = subscribed(fanned(), ack="client-individual")
-    play.client_says(tell(b"ACK", id="z", receipt="k"))
-    play.client_gets_error(b"ACK names no message that awaits one", receipt=b"k")
+    play.client_errs(tell(b"ACK", id="z", receipt="k"), b"ACK names no message that awaits one", receipt=b"k")
 
 
 def test_ack_values_of_two_brokers() -> None:
@@ -57,8 +56,7 @@ def test_an_ack_value_that_an_open_transaction_holds(mode: str) -> None:
         assert b"\nack:relay-ack-2\n" in play.client_reads()
         play.client_said(ABORT)
         play.client_tells_broker(tell(b"ACK", id="7"), at="a")
-        play.client_says(tell(b"ACK", id="relay-ack-2"))
-        play.broker_gets(tell(b"ACK", id="7"), at="b")
+        play.client_tells_broker(tell(b"ACK", id="relay-ack-2"), tell(b"ACK", id="7"), at="b")
 
 
 @pytest.mark.parametrize("client", [b"1.0", b"1.1"])
@@ -111,8 +109,7 @@ def test_a_cumulative_ack_for_a_broker_that_is_blocked() -> None:
         play.broker_is_blocked(at="a")
         play.client_says(tell(b"ACK", id="b"))
         play.broker_said(message(message_id="b2", ack="b2"), at="b")
-        play.client_says(tell(b"ACK", id="b2"))
-        play.broker_gets(tell(b"ACK", id="b") + tell(b"ACK", id="b2"), at="b")
+        play.client_tells_broker(tell(b"ACK", id="b2"), tell(b"ACK", id="b") + tell(b"ACK", id="b2"), at="b")
         assert len(member_of(play, 0)._waiting) == 1
         play.broker_is_unblocked(at="a")
         play.broker_gets(tell(b"ACK", id="a").replace(b"\0", b"\0\n"), at="a")

@@ -34,10 +34,8 @@ def test_all_brokers_are_sent_it(quorum: int) -> None:
     with fanned(quorum=quorum) as play:
         play.client_says(DISCONNECT)
         both_get(play, DISCONNECT)
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("end") if quorum == 1 else b"")
-        play.broker_says(receipt("end"), at="a")
-        play.client_gets(receipt("end") if quorum == 2 else b"")
+        play.broker_tells_client(receipt("end"), receipt("end") if quorum == 1 else b"", at="b")
+        play.broker_tells_client(receipt("end"), receipt("end") if quorum == 2 else b"", at="a")
         play.broker_says(receipt("end"), at="a")  # as ActiveMQ does
         assert play.client.closed is None
         last, other = "ba" if quorum == 1 else "ab"

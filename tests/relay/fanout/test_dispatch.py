@@ -34,8 +34,7 @@ def test_queues_that_do_not_fan_out() -> None:
         one, two = send(b"1", b"/queue/a", receipt="q"), copied(1, send(b"2", b"/topic/a", receipt="t"))
         play.broker_gets(one + two, at="a")
         play.broker_gets(two, at="b")
-        play.broker_says(receipt("q", "t"), at="a")
-        play.client_gets(receipt("q"))
+        play.broker_tells_client(receipt("q", "t"), receipt("q"), at="a")
         play.broker_goes(at="a")
         play.client_tells_broker(send(b"3", b"/queue/a"), at="b")
 
@@ -46,8 +45,7 @@ def test_a_group_that_is_full() -> None:
         play.broker_goes(at="a")
         wires = [copied(number + 1, send(b"x" * 150, receipt=str(number))) for number in range(4)]
         for number in range(4):
-            play.client_says(send(b"x" * 150, receipt=str(number)))
-            play.broker_gets(wires[number], at="b")
+            play.client_tells_broker(send(b"x" * 150, receipt=str(number)), wires[number], at="b")
             play.broker_tells_client(receipt(str(number)), at="b")
         assert not play.client.paused
         assert play.counters["fanout_overflowed"] == 2

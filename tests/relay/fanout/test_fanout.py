@@ -12,8 +12,7 @@ DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno\0"
 @pytest.mark.parametrize("quorum", [1, 2, 3])
 def test_connected_with_the_quorum(quorum: int) -> None:
     """The client is sent one CONNECTED, that of the broker which completes the quorum."""
-    with Playbook(listener(fan_out(3, quorum=quorum))) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
+    with Playbook(listener(fan_out(3, quorum=quorum)), hello=SAY_HELLO[b"1.2"]) as play:
         assert sorted(map(str, play.opened)) == ["a", "b", "c"]
         for number, at in enumerate("cab", 1):
             comes(play, at)

@@ -77,8 +77,7 @@ def test_an_error_that_costs_the_quorum() -> None:
 def test_an_error_of_one_alone() -> None:
     """A broker that goes wrong on its own is left and sought again; the client is sent nothing of it."""
     with subscribed(fanned()) as play:
-        play.broker_says(message(b"1") + ERROR + message(b"2"), at="a")
-        play.client_gets(message(b"1"))
+        play.broker_tells_client(message(b"1") + ERROR + message(b"2"), message(b"1"), at="a")
         play.broker_is_closed(How.ABORT, at="a")
         assert "broker a is left: it answered ERROR: access refused" in [note.text for note in play.notes]
         assert play.counters["fanout_errors"] == 1
@@ -108,8 +107,7 @@ def test_an_error_again() -> None:
         opened = len(play.opened)
         play.time_passes(10)
         assert len(play.opened) == opened
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+        play.client_tells_broker(send(b"1", receipt="r"), copied(1, send(b"1", receipt="r")), at="b")
 
 
 def test_an_error_after_which_it_goes_on() -> None:
@@ -140,8 +138,7 @@ def test_an_error_of_a_route() -> None:
 def test_garbage_of_one() -> None:
     """A broker that sends what is not STOMP is left and sought again; the client is sent what came before."""
     with subscribed(fanned()) as play:
-        play.broker_says(message(b"1") + b"garbage\n\n\0", at="a")
-        play.client_gets(message(b"1"))
+        play.broker_tells_client(message(b"1") + b"garbage\n\n\0", message(b"1"), at="a")
         play.broker_is_closed(How.ABORT, at="a")
         comes_back(play, "a")
         assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")

@@ -70,8 +70,7 @@ def test_a_group_without_a_broker_for_which_it_is_too_large() -> None:
             body = b"x" * (500 if number == 2 else 1)
             play.client_says(send(body, transaction="t", receipt=str(number)))
             play.broker_reads(at="b")
-            play.broker_says(receipt(str(number)), at="b")
-            play.client_gets(receipt(*given.split()))
+            play.broker_tells_client(receipt(str(number)), receipt(*given.split()), at="b")
         play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
         play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
 
@@ -109,13 +108,11 @@ def test_a_commit_that_waited_for_a_blocked_broker(quorum: int) -> None:
         play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
         play.broker_reads(at="b")
         play.broker_goes(at="a")
-        play.broker_says(receipt("c"), at="b")
-        play.client_gets(receipt("c") if quorum == 1 else b"")
+        play.broker_tells_client(receipt("c"), receipt("c") if quorum == 1 else b"", at="b")
         comes_back(play, "a")
         whole = BEGIN + copied(1, send(b"1", transaction="t")) + tell(b"COMMIT", transaction="t", receipt="c")
         play.broker_gets(whole, at="a")
-        play.broker_says(receipt("c"), at="a")
-        play.client_gets(receipt("c") if quorum == 2 else b"")
+        play.broker_tells_client(receipt("c"), receipt("c") if quorum == 2 else b"", at="a")
 
 
 # Routes

@@ -148,14 +148,12 @@ def test_the_client_is_gone() -> None:
     """Its session ends as well, and with it the search; what it sent behind CONNECT is counted."""
     front = listener(movable())
     brokers = well(front.upstream)
-    with Playbook(front) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
+    with Playbook(front, hello=SAY_HELLO[b"1.2"]) as play:
         play.client_says(b"SEND\ndestination:/queue/x\n\nhi\0", unasked=True)
         play.client_goes()
         for broker in brokers:
             asked(play)
-            play.broker_accepts()
-            play.broker_reads()
+            play.broker_is_asked()
             broker.health.answered()
             play.broker_goes()
         assert over(play)
