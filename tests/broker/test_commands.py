@@ -469,9 +469,7 @@ def test_a_transaction_has_one_name(scene: Scene, version: bytes) -> None:
     ],
     ids=["memory", "messages", "bytes"],
 )
-def test_a_sender_is_told_at_the_bound(
-    bounds: dict[str, Any], fine: int, frame: bytes, message: bytes
-) -> None:
+def test_a_sender_at_the_bound(bounds: dict[str, Any], fine: int, frame: bytes, message: bytes) -> None:
     """With the receipt's id; what was accepted is kept, and nobody else is disturbed."""
     scene = Scene(**bounds)
     sender, other = scene.client(), scene.client()

@@ -179,9 +179,7 @@ def test_a_transaction_has_room_or_never_was(
 
 @pytest.mark.parametrize("ack", [b"client", b"client-individual"])
 @pytest.mark.parametrize("end", [b"COMMIT", b"ABORT"])
-def test_an_ack_of_one_that_unsubscribed_meanwhile(
-    scene: Scene, client: Peer, other: Peer, end: bytes, ack: bytes
-) -> None:
+def test_an_ack_behind_unsubscribe(scene: Scene, client: Peer, other: Peer, end: bytes, ack: bytes) -> None:
     """Aborted, its message goes to others, as it would have without the transaction; committed, it stays settled."""
     client.subscribes(b"/queue/a", ack)
     client.sends_to(b"/queue/a", b"1")

@@ -200,9 +200,7 @@ def test_the_level_of_the_log_on_the_command_line(tmp_path: Path) -> None:
         ([], None, ENDPOINT, f'command line: admin: "{ENDPOINT}" is taken by listener.default.endpoint'),
     ],
 )
-def test_mistakes_on_the_command_line(
-    listen: list[str], upstream: str | None, admin: str | None, said: str
-) -> None:
+def test_mistakes_of_options(listen: list[str], upstream: str | None, admin: str | None, said: str) -> None:
     """An option is named as a key is."""
     with pytest.raises(ConfigError) as error:
         overridden(default(), listen, upstream, admin)

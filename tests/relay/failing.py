@@ -84,16 +84,16 @@ def found(play: Playbook, version: bytes = b"1.2", product: str = "generic", wel
     play.broker_welcomes(version, product, welcome)
 
 
-def moves(play: Playbook, version: bytes = b"1.2", product: str = "generic", welcome: bytes = b"") -> None:
+def moves(play: Playbook, version: bytes = b"1.2", product: str = "generic") -> None:
     """The broker is lost, and the next one answers CONNECTED."""
     play.broker_goes()
-    found(play, version, product, welcome)
+    found(play, version, product)
 
 
-def goes_by_itself(play: Playbook, at: str | None = None) -> None:
+def goes_by_itself(play: Playbook) -> None:
     """The broker is lost so long after it was sent something that it cannot be for that."""
     play.time_passes(SOON + 1)
-    play.broker_goes(at=at)
+    play.broker_goes()
 
 
 def link(play: Playbook) -> Link:
@@ -112,31 +112,27 @@ def over(play: Playbook) -> bool:
     return play.relay.over
 
 
-def sent_away(
-    play: Playbook, within: float = 5.0, *, at: int = 0, welcome: bytes | None = said_welcome(b"1.2")
-) -> None:
-    """An operator pauses the broker at this place of the list, and its sessions are asked to leave it."""
-    brokers = play.relay.listener.upstream.brokers
-    brokers[at].health.paused = True
-    asked_to_leave(play, within, at=at, welcome=welcome)
+def sent_away(play: Playbook, within: float = 5.0, *, welcome: bytes | None = said_welcome(b"1.2")) -> None:
+    """An operator pauses the first broker of the list, and its sessions are asked to leave it."""
+    play.relay.listener.upstream.brokers[0].health.paused = True
+    asked_to_leave(play, within, welcome=welcome)
 
 
 def asked_to_leave(
     play: Playbook,
     within: float = 5.0,
     *,
-    at: int = 0,
     to: int | None = None,
     may_stay: bool = False,
     welcome: bytes | None = said_welcome(b"1.2"),
 ) -> None:
-    """The session is asked to leave this broker, for another one that is better for it. One that is asked for it
+    """The session is asked to leave the first broker, for another one that is better for it. One that is asked for it
     answers CONNECT with `welcome`; None: it is for the script.
     """
     brokers = play.relay.listener.upstream.brokers
     target = None if to is None else brokers[to]
     before = len(play.brokers)
-    play._perform(play.relay.handle(inputs.Leave(brokers[at], within, target, may_stay=may_stay), play.now))
+    play._perform(play.relay.handle(inputs.Leave(brokers[0], within, target, may_stay=may_stay), play.now))
     if len(play.brokers) > before and welcome is not None:
         uri = play.brokers[-1].uri
         assert play.broker_is_asked(at=uri).startswith(b"CONNECT\n")

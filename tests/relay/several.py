@@ -6,7 +6,7 @@ from typing import Any, Final
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, Match, Route
 from stomprelay.relay.model.upstream import Upstream
-from tests.playbook import SAY_HELLO, Cut, Playbook, listener
+from tests.playbook import SAY_HELLO, Playbook, listener
 
 SOON: Final = 0.02
 """Longer than a group waits before it tries a broker again."""
@@ -54,11 +54,9 @@ def comes_back(play: Playbook, at: str, version: bytes = b"1.2") -> None:
     comes(play, at, version)
 
 
-def begun(
-    front: Listener, client: bytes = b"1.2", brokers: str = "ab", *versions: bytes, cut: Cut = Cut.WHOLE
-) -> Playbook:
+def begun(front: Listener, client: bytes = b"1.2", brokers: str = "ab", *versions: bytes) -> Playbook:
     """A playbook whose client and brokers shook hands already; `versions` are those of the brokers."""
-    play = Playbook(front, cut=cut)
+    play = Playbook(front)
     play.client_says(SAY_HELLO[client])
     for at, broker in enumerate(brokers):
         comes(play, broker, versions[at] if versions else client)

@@ -175,9 +175,7 @@ _MISREAD: Final = [
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("product", "receipt", "answer"), _MISREAD)
-def test_a_receipt_of_1_0_that_is_read_otherwise(
-    kind: str, product: str, receipt: bytes, answer: bytes
-) -> None:
+def test_a_receipt_of_1_0_read_otherwise(kind: str, product: str, receipt: bytes, answer: bytes) -> None:
     """RabbitMQ escapes there as well, ActiveMQ unescapes: it is the same receipt, and passes as it came."""
     frames = [
         _SEND % b"receipt:%b\n",

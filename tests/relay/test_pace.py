@@ -180,9 +180,7 @@ def test_a_client_is_refused(rates: Rates, message: bytes, body: bytes, scope: S
     st.booleans(),
     st.lists(st.tuples(st.integers(1, 400), st.sampled_from([0.0, 0.01, 0.3, 2.0])), max_size=30),
 )
-def test_all_arrives_and_never_too_fast(
-    frames: int, size: int, lasting: bool, pieces: list[tuple[int, float]]
-) -> None:
+def test_all_arrives(frames: int, size: int, lasting: bool, pieces: list[tuple[int, float]]) -> None:
     """However the stream is cut and whenever its pieces come, all of it arrives, in its order, and no faster."""
     limiter, stream, at, came = Limiter(RateLimits(Rates(frames=frames, bytes=size))), sends(0, 60), 0, b""
     with limited(limiter, lasting=lasting) as play:

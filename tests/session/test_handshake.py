@@ -49,9 +49,7 @@ def test_an_offer_tells_no_secret() -> None:
         (b"1.1, 1.2", ALL, V1_2),
     ],
 )
-def test_the_version_that_is_agreed_on(
-    accept: bytes | None, spoken: frozenset[bytes], dialect: Dialect
-) -> None:
+def test_the_agreed_version(accept: bytes | None, spoken: frozenset[bytes], dialect: Dialect) -> None:
     """The highest in common, whatever the order."""
     lines = b"" if accept is None else b"accept-version:" + accept + b"\n"
     assert offer(lines).agree(spoken) is dialect

@@ -94,9 +94,7 @@ def test_the_facts_of_the_versions(fact: str, in_1_0: object, in_1_1: object, in
     ],
     ids=repr,
 )
-def test_escapes_are_read_in_one_pass(
-    wire: bytes, in_1_0: bytes, in_1_1: bytes, in_1_2: bytes | None
-) -> None:
+def test_escapes_in_one_pass(wire: bytes, in_1_0: bytes, in_1_1: bytes, in_1_2: bytes | None) -> None:
     """Each spelling in each version; None where it is a fatal error."""
     for dialect, value in zip(SPECIFIED, [in_1_0, in_1_1, in_1_2], strict=True):
         if value is None:

@@ -178,9 +178,7 @@ def parsed(wire: bytes, dialect: Dialect) -> tuple[bytes, Headers, bytes]:
     body=strategies.bodies,
     data=st.data(),
 )
-def test_what_is_composed_is_decoded_again(
-    dialect: Dialect, command: bytes, body: bytes, data: st.DataObject
-) -> None:
+def test_composed_and_decoded(dialect: Dialect, command: bytes, body: bytes, data: st.DataObject) -> None:
     """Any headers that a dialect can say, and any body, come back from the decoder."""
     headers = data.draw(strategies.headers(dialect))
     length = [(CONTENT_LENGTH, b"%d" % len(body))]

@@ -105,9 +105,7 @@ def test_send_in_all_pairs(client: bytes, broker: bytes, cut: Cut) -> None:
 
 @in_all_pairs
 @pytest.mark.parametrize("behind", [b"", b"\n", b"\r\n", b"\n\n\n", b"\0\n"], ids=repr)
-def test_of_what_stands_between_frames_at_most_one_lf_passes(
-    client: bytes, broker: bytes, behind: bytes
-) -> None:
+def test_between_frames_at_most_one_lf_passes(client: bytes, broker: bytes, behind: bytes) -> None:
     """The LF that brokers write behind a frame may pass with it; a CR or a NUL between frames never does."""
     send = b"SEND\ndestination:/queue/a\n\nx\0"
     message = b"ERROR\nmessage:x\n\ny\0"

@@ -229,9 +229,7 @@ ESCAPES = [
 
 
 @pytest.mark.parametrize(("profile", "escape", "line"), ESCAPES)
-def test_our_own_credentials_are_spelled_for_the_broker(
-    profile: object, escape: bool | None, line: bytes
-) -> None:
+def test_our_own_credentials_are_spelled(profile: object, escape: bool | None, line: bytes) -> None:
     """RabbitMQ and ActiveMQ unescape CONNECT against the specification; `connect_escape` overrides the profile."""
     own = upstream(credentials=Credentials(b"u", b"pa:ss\\word"), profile=profile, connect_escape=escape)
     with Playbook(listener(own), hello=SAY_HELLO[b"1.2"]) as play:

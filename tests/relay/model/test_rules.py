@@ -235,9 +235,7 @@ def test_a_place_by_its_other_names(product: Profile, destination: str) -> None:
         (ARTEMIS, "/queue/*", ["/queue/a", "a"], ["/topic/a"]),
     ],
 )
-def test_a_rule_that_has_another_name(
-    product: Profile, glob: str, denied: list[str], allowed: list[str]
-) -> None:
+def test_a_rule_by_another_name(product: Profile, glob: str, denied: list[str], allowed: list[str]) -> None:
     """It denies the place by all of its names; with nothing but a wildcard it denies that way to spell names."""
     found = replace(rules({"allow": False, "send": (glob,)}, allow=True), naming=product.naming)
     assert [each for each in denied if decide(found, ANYBODY, SEND, each.encode()).allow] == []
