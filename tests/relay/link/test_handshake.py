@@ -22,68 +22,36 @@ from tests.playbook import (
     upstream,
 )
 
-# What a client of each version says, what the broker is asked, what it answers in each version, what the client gets.
+OLD = b"CONNECT\nlogin:u\npasscode:p\n\n\0"
+MIDDLE = b"CONNECT\naccept-version:1.1\nhost:h\n\n\0"
+NEW = b"STOMP\naccept-version:1.2\nhost:h\n\n\0"
+BEATS = b"host:h\nheart-beat:10000,10000\n\n\0"
+TO_1_1 = b"CONNECT\naccept-version:1.0,1.1\n" + BEATS
+TO_1_2 = b"CONNECT\naccept-version:1.0,1.1,1.2\n" + BEATS
+LOGIN = BEATS.replace(b"heart", b"login:u\npasscode:p\nheart")
+WHOLE = b"server:x/1\nsession:s-1\nheart-beat:0,0\nversion:1.0\n"
+
+# What a client says, what the broker is asked; the lines of CONNECTED as the broker says and as the client gets it.
 HANDSHAKES = [
+    (OLD, OLD, b"session:s-1\n", b"session:s-1\n"),
+    (OLD, OLD, WHOLE, WHOLE),
+    (OLD, OLD, b"version:1.1\nsession:s-1\n", b"version:1.0\nsession:s-1\n"),
+    (OLD, OLD, b"version:1.2\nsession:s-1\nserver:x/1\n", b"version:1.0\nsession:s-1\nserver:x/1\n"),
     (
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECTED\nsession:s-1\n\n\0",
-        b"CONNECTED\nsession:s-1\n\n\0",
+        MIDDLE.replace(b":1.1\nhost:h", b":1.0,1.1\nhost:h\nlogin:u\npasscode:p"),
+        TO_1_1.replace(BEATS, LOGIN),
+        *(b"session:s-1\n", b"session:s-1\nversion:1.1\n"),
     ),
-    (
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECTED\nserver:x/1\nsession:s-1\nheart-beat:0,0\nversion:1.0\n\n\0",
-        b"CONNECTED\nserver:x/1\nsession:s-1\nheart-beat:0,0\nversion:1.0\n\n\0",
-    ),
-    (
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECTED\nversion:1.1\nsession:s-1\n\n\0",
-        b"CONNECTED\nversion:1.0\nsession:s-1\n\n\0",
-    ),
-    (
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECTED\nversion:1.2\nsession:s-1\nserver:x/1\n\n\0",
-        b"CONNECTED\nversion:1.0\nsession:s-1\nserver:x/1\n\n\0",
-    ),
-    (
-        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nlogin:u\npasscode:p\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\nsession:s-1\n\n\0",
-        b"CONNECTED\nsession:s-1\nversion:1.1\n\n\0",
-    ),
-    (
-        b"CONNECT\naccept-version:1.1\nhost:h\n\n\0",
-        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\nversion:1.1\nsession:s-1\nheart-beat:0,0\n\n\0",
-        b"CONNECTED\nversion:1.1\nsession:s-1\nheart-beat:0,0\n\n\0",
-    ),
-    (
-        b"CONNECT\naccept-version:1.1\nhost:h\n\n\0",
-        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\nversion:1.2\n\n\0",
-        b"CONNECTED\nversion:1.1\nsession:relay-session\n\n\0",
-    ),
-    (
-        b"STOMP\naccept-version:1.2\nhost:h\n\n\0",
-        b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\n\n\0",
-        b"CONNECTED\nversion:1.2\nsession:relay-session\n\n\0",
-    ),
+    (MIDDLE, TO_1_1, *[b"version:1.1\nsession:s-1\nheart-beat:0,0\n"] * 2),
+    (MIDDLE, TO_1_1, b"version:1.2\n", b"version:1.1\nsession:relay-session\n"),
+    (NEW, TO_1_2, b"", b"version:1.2\nsession:relay-session\n"),
     (
         b"STOMP\naccept-version:1.2,1.1,1.0\nhost:h\nheart-beat:500,700\n\n\0",
-        b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\nversion:1.1\nsession:s-1\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\nversion:1.2\nsession:s-1\nheart-beat:1000,1000\n\n\0",
+        TO_1_2,
+        b"version:1.1\nsession:s-1\nheart-beat:10000,10000\n",
+        b"version:1.2\nsession:s-1\nheart-beat:1000,1000\n",
     ),
-    (
-        b"CONNECT\r\naccept-version:1.2\r\nhost:h\r\n\r\n\0",
-        b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\r\nversion:1.2\r\nsession:s-1\r\n\r\n\0",
-        b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0",
-    ),
+    (NEW.replace(b"\n", b"\r\n"), TO_1_2, b"version:1.2\r\nsession:s-1\r\n", b"version:1.2\nsession:s-1\n"),
 ]
 
 
@@ -96,7 +64,7 @@ def test_a_handshake(said: bytes, asked: bytes, answered: bytes, got: bytes, cut
         play.broker_accepts()
         play.broker_gets(asked)
         play.client_gets(b"")
-        play.broker_tells_client(answered, got)
+        play.broker_tells_client(b"CONNECTED\n%b\n\0" % answered, b"CONNECTED\n%b\n\0" % got)
         play.both_stay()
         assert play.counters["sessions_opened"] == play.counters["sessions_connected"] == 1
 
