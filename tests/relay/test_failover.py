@@ -34,7 +34,7 @@ from tests.relay.several import header, settle
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 after_in_all_versions = pytest.mark.parametrize("after", VERSIONS, ids=bytes.decode)
-in_all_modes = pytest.mark.parametrize("mode", [b"auto", b"client", b"client-individual"], ids=bytes.decode)
+CLIENTS_MODES = [b"client", b"client-individual"]
 
 SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
@@ -50,6 +50,8 @@ BROKER_STOPPED = (
     b"\tat org.apache.activemq.broker.ErrorBroker.send(ErrorBroker.java:191)\n\0" % (STOPPED, STOPPED)
 )
 """What ActiveMQ answers while it stops; the connection stays open."""
+FROZEN = b"ERROR\nmessage:heart-beat missed\n\nnothing came for longer than was agreed%b\0"
+"""What another relay says that was frozen, and judges beats that it has not read."""
 
 
 def gets(play: Playbook, expected: bytes) -> None:
@@ -60,12 +62,8 @@ def gets(play: Playbook, expected: bytes) -> None:
 def message(version: bytes, name: bytes, mode: bytes = b"client", id: bytes = b"1") -> bytes:
     """A MESSAGE to a subscription as a broker of this version names it: `m-` and `k-` go before its body."""
     ack = b"ack:k-%b\n" % name if version == b"1.2" and mode != b"auto" else b""
-    return b"MESSAGE\nsubscription:%b\nmessage-id:m-%b\n%bdestination:/queue/a\n\n%b\0" % (
-        id,
-        name,
-        ack,
-        name,
-    )
+    head = b"subscription:%b\nmessage-id:m-%b\n%bdestination:/queue/a\n" % (id, name, ack)
+    return b"MESSAGE\n%b\n%b\0" % (head, name)
 
 
 def names(version: bytes, told: bytes, name: bytes) -> bool:
@@ -79,18 +77,12 @@ def names(version: bytes, told: bytes, name: bytes) -> bool:
 
 def marks(said: bytes) -> list[bytes]:
     """What SENDs that a broker was told have to do with us: our receipts and marks, and their bodies."""
-    frames = said.split(b"\0")[:-1]
-    return [
-        b"%b%b%b"
-        % (
-            b"!" if b"\nrelay-resent:true\n" in frame else b"",
-            b"".join(re.findall(rb"\nreceipt:(?:relay-session-receipt-)?(\w+)\n", frame)) + b":"
-            if b"\nreceipt:" in frame
-            else b"",
-            frame.rpartition(b"\n")[2],
-        )
-        for frame in frames
-    ]
+    found = []
+    for frame in said.split(b"\0")[:-1]:
+        receipt = re.search(rb"\nreceipt:(?:relay-session-receipt-)?(\w+)\n", frame)
+        again = b"!" if b"\nrelay-resent:true\n" in frame else b""
+        found.append(again + (receipt[1] + b":" if receipt else b"") + frame.rpartition(b"\n")[2])
+    return found
 
 
 @in_cuts_of_halves
@@ -214,25 +206,6 @@ def test_without_confirm_what_nothing_showed_to_have_arrived_is_counted(cut: Cut
         assert play.counters["possibly_lost"] == 2
 
 
-@pytest.mark.parametrize("lost", [b"", b"; what has no receipt may be lost"], ids=["", "lost"])
-@pytest.mark.parametrize(
-    ("message", "body"),
-    [
-        (b"the relay is stopping", b"connect again"),
-        (b"heart-beat missed", b"nothing came for longer than was agreed"),
-    ],
-    ids=["stopping", "frozen"],
-)
-def test_another_relay_ends_the_session(message: bytes, body: bytes, lost: bytes) -> None:
-    """It stops, or it was frozen and judges beats that it has not read: the next broker is asked."""
-    with started() as play:
-        play.client_said(ASKING % (b"r", b"1"))
-        play.broker_says(b"ERROR\nmessage:%b\n\n%b%b\0" % (message, body, lost))
-        moves(play)
-        gets(play, ASKING_AGAIN % (b"r", b"1"))
-        assert play.counters["errors_withheld"] == 1
-
-
 @in_all_cuts
 @in_all_pairs
 def test_confirmed_one_by_one(client: bytes, broker: bytes, cut: Cut) -> None:
@@ -354,7 +327,7 @@ def test_a_subscription_that_the_next_broker_cannot_be_told() -> None:
 
 @in_all_pairs
 @after_in_all_versions
-@in_all_modes
+@pytest.mark.parametrize("mode", [b"auto", *CLIENTS_MODES], ids=bytes.decode)
 def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes, mode: bytes) -> None:
     """Their ACKs are swallowed, counted and confirmed; those of the next broker's deliveries reach it by its names."""
     with started(client, broker) as play:
@@ -395,11 +368,9 @@ def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes,
 
 
 @pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
-@in_all_modes
+@pytest.mark.parametrize("mode", CLIENTS_MODES, ids=bytes.decode)
 def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, mode: bytes) -> None:
     """Three messages, delivered by both brokers by the same names, each acknowledged once, then once more."""
-    if mode == b"auto":
-        return
     with started(client) as play:
         subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:%b\n\n\0" % mode
         messages = b"".join([message(client, b"%d" % n, mode) for n in range(3)])
@@ -410,8 +381,7 @@ def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, 
         play.broker_says(messages)
         delivered = play.client_reads().split(b"\0")[3:6]
         for n, each in enumerate(delivered):
-            ack = settle(client, b"ACK", each, b"receipt:r%d\n" % n)
-            play.client_tells_broker(ack)
+            play.client_tells_broker(settle(client, b"ACK", each, b"receipt:r%d\n" % n))
             play.client_gets(b"")
             play.broker_tells_client(RECEIPT % (b"r%d" % n))
         assert play.counters["acks_stale"] == 0
@@ -587,19 +557,23 @@ def test_a_silent_broker() -> None:
         b"ERROR\nmessage:connection_forced\ncontent-type:text/plain\n\n"
         b"CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'\0",
         b"ERROR\nmessage:Timer already cancelled.\n\n%b\n\tat java.base/java.util.Timer\0" % CANCELLED,
+        b"ERROR\nmessage:the relay is stopping\n\nconnect again\0",
+        b"ERROR\nmessage:the relay is stopping\n\nconnect again; what has no receipt may be lost\0",
+        FROZEN % b"",
+        FROZEN % b"; what has no receipt may be lost",
     ],
-    ids=["stopping", "forced", "cancelled"],
+    ids=["stopping", "forced", "cancelled", "relay", "relay, lost", "frozen", "frozen, lost"],
 )
 def test_a_broker_says_that_it_stops(error: bytes, cut: Cut) -> None:
-    """Such an ERROR is an outage, whoever it is said to: the client never sees it."""
+    """A broker or a relay, which may have been frozen: an outage, whoever it is said to, and no client sees it."""
     with started(cut=cut) as play:
-        play.client_said(SUBSCRIBE)
+        play.client_said(SUBSCRIBE + ASKING % (b"r", b"1"))
         play.broker_says(error)
         play.client_gets(b"")
         moves(play)
-        gets(play, SUBSCRIBE)
+        gets(play, SUBSCRIBE + ASKING_AGAIN % (b"r", b"1"))
         play.both_stay()
-        assert play.counters["brokers_lost"] == 1
+        assert play.counters["brokers_lost"] == play.counters["errors_withheld"] == 1
         assert play.counters["errors_passed"] == 0
 
 
