@@ -5,6 +5,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from http.server import HTTPServer
 from pathlib import Path
@@ -39,6 +40,11 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
         self.slept += 1
+
+
+def refuses(said: str) -> AbstractContextManager[object]:
+    """What ends in an error that says this."""
+    return pytest.raises(AdminError, match=said)
 
 
 def paused(relay: Relay, name: str, within: float | None = None) -> tuple[int, list[str], Clock]:
@@ -115,7 +121,7 @@ def test_where_nobody_can_be_asked(place: str, said: str) -> None:
 def test_a_relay_that_has_another_name(relay: Relay) -> None:
     """It says what to set; a web server between the two may say any name."""
     relay.answer("/brokers", (421, b"this host is not the relay's\n"))
-    with pytest.raises(AdminError, match=r"its admin_hosts must name it$"):
+    with refuses(r"its admin_hosts must name it$"):
         AdminClient(relay.place).brokers()
 
 
@@ -133,9 +139,9 @@ def test_the_token(relay: Relay) -> None:
 def test_a_token_that_is_not_taken(relay: Relay) -> None:
     """Whoever answers so: what is missing, or that it is another one."""
     relay.answer("/brokers", (401, b"<html>"))
-    with pytest.raises(AdminError, match=r"wants its token: name the file with --token-file$"):
+    with refuses(r"wants its token: name the file with --token-file$"):
         AdminClient(relay.place).brokers()
-    with pytest.raises(AdminError, match=r"has another token$"):
+    with refuses(r"has another token$"):
         AdminClient(relay.place, AdminCredentials(b"x")).brokers()
 
 
@@ -158,7 +164,7 @@ def test_tls_files_that_cannot_be_used(tmp_path: Path, field: str, named: str) -
         expected = named.format(re.escape(str(file)), re.escape(str(tmp_path)))
         if field == "certificate":
             expected = f"{expected}, .*good.key"
-        with pytest.raises(AdminError, match=rf"^{expected}: cannot be used for TLS: {why}"):
+        with refuses(rf"^{expected}: cannot be used for TLS: {why}"):
             AdminClient("https://localhost", known).brokers()
 
 
@@ -174,7 +180,7 @@ def test_what_does_not_speak_http() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(AdminError, match=r"does not speak HTTP: BadStatusLine$"):
+        with refuses(r"does not speak HTTP: BadStatusLine$"):
             AdminClient(f"http://127.0.0.1:{server.getsockname()[1]}").brokers()
         thread.join()
 
@@ -200,7 +206,7 @@ def test_what_does_not_speak_http() -> None:
 def test_what_is_no_answer_of_a_relay(relay: Relay, status: int, body: bytes) -> None:
     """Whatever else may listen there."""
     relay.answer("/brokers", (status, body))
-    with pytest.raises(AdminError, match=rf"^what is at {relay.place} is no relay .*\(status {status}\)$"):
+    with refuses(rf"^what is at {relay.place} is no relay .*\(status {status}\)$"):
         AdminClient(relay.place).brokers()
 
 
@@ -225,9 +231,7 @@ def test_pause_tells_that_no_other_broker_takes_the_sessions(relay: Relay) -> No
     here = A._replace(state="paused", sessions=2)
     relay.answer("/brokers/pause", told(here._replace(moving=1, staying=1, stays="ssl://b answered")))
     relay.answer("/brokers", told(A, B), told(here._replace(staying=2, stays="ssl://b answered\x1b")))
-    with pytest.raises(
-        AdminError, match=r"^a:1: 2 sessions stay, for no other broker took them: ssl://b answered"
-    ):
+    with refuses(r"^a:1: 2 sessions stay, for no other broker took them: ssl://b answered"):
         paused(relay, "a:1", 30)
 
 
@@ -237,9 +241,7 @@ def test_pause_gives_up(relay: Relay, within: float | None, longest: float) -> N
     relay.answer("/brokers/pause", told(A._replace(state="paused")))
     relay.answer("/brokers", told(A, B), told(A._replace(state="paused")))
     clock, lines = Clock(), list[str]()
-    with pytest.raises(
-        AdminError, match=r"^a:1: the sessions that are left did not leave in time; it stays paused$"
-    ):
+    with refuses(r"^a:1: the sessions that are left did not leave in time; it stays paused$"):
         pause(AdminClient(relay.place), "a:1", within, lines.append, clock.sleep, clock)
     assert lines == ["a:1: paused, 3 sessions left"]
     assert clock.now == 100.0 + longest
@@ -276,12 +278,12 @@ def test_a_drain_that_is_taken_back(relay: Relay) -> None:
     relay.answer("/drain", left(1), left(1, draining=False))
     relay.answer("/drain/cancel", left(1, draining=False))
     clock, lines = Clock(), list[str]()
-    with pytest.raises(AdminError, match=r"^new clients are accepted again$"):
+    with refuses(r"^new clients are accepted again$"):
         drain(AdminClient(relay.place), None, lines.append, clock.sleep, clock)
     assert cancel_drain(AdminClient(relay.place), lines.append) == 0
     assert lines[1:] == ["new clients are accepted again: 1 session"]
     relay.answer("/drain/cancel", b'{"draining": 1, "sessions": 1}')
-    with pytest.raises(AdminError, match="is no relay that can be asked"):
+    with refuses("is no relay that can be asked"):
         cancel_drain(AdminClient(relay.place), lines.append)
 
 
@@ -289,10 +291,10 @@ def test_a_pause_that_is_taken_back(relay: Relay) -> None:
     """Somebody else resumed the broker, or the relay was started anew with another configuration."""
     relay.answer("/brokers/pause", told(A._replace(state="paused")))
     relay.answer("/brokers", told(A, B), told(A, B))
-    with pytest.raises(AdminError, match=r"^a:1: is not paused any more$"):
+    with refuses(r"^a:1: is not paused any more$"):
         paused(relay, "a:1")
     relay.answer("/brokers", told(A, B), told(B))
-    with pytest.raises(AdminError, match=r"^tcp://a:1: the relay does not know it any more$"):
+    with refuses(r"^tcp://a:1: the relay does not know it any more$"):
         paused(relay, "a:1")
 
 
@@ -325,9 +327,7 @@ def test_how_a_broker_may_be_called(relay: Relay, uri: str, name: str) -> None:
 def test_a_broker_that_is_not_there(relay: Relay) -> None:
     """A hint at those that are; nothing is asked of the relay."""
     relay.answer("/brokers", told(A, B, A._replace(uri="odd")))
-    with pytest.raises(
-        AdminError, match=r'^tcp://a:2: the relay knows no such broker; did you mean "tcp://a:1"\?$'
-    ):
+    with refuses(r'^tcp://a:2: the relay knows no such broker; did you mean "tcp://a:1"\?$'):
         resume(AdminClient(relay.place), "tcp://a:2", lambda _: None)
     assert len(relay.asked) == 1
 
@@ -335,7 +335,7 @@ def test_a_broker_that_is_not_there(relay: Relay) -> None:
 def test_a_name_for_two_brokers(relay: Relay) -> None:
     """TLS and plain on one port cannot be, but a name may be written in two ways."""
     relay.answer("/brokers", told(A, A._replace(uri="stomp://a:1")))
-    with pytest.raises(AdminError, match=r"^a:1: may be any of tcp://a:1, stomp://a:1; say which$"):
+    with refuses(r"^a:1: may be any of tcp://a:1, stomp://a:1; say which$"):
         resume(AdminClient(relay.place), "a:1", lambda _: None)
 
 
@@ -437,9 +437,7 @@ def test_workers_that_are_missing(relay: Relay) -> None:
     """What there is is shown, and that it is not all."""
     relay.answer(path(), listed(connected(1), missing=("worker 2", "worker 3")))
     lines: list[str] = []
-    with pytest.raises(
-        AdminError, match=r"^worker 2 and worker 3 did not answer: their sessions are left out$"
-    ):
+    with refuses(r"^worker 2 and worker 3 did not answer: their sessions are left out$"):
         sessions(AdminClient(relay.place), (), "session", None, lines.append)
     assert len(lines) == 2
 
@@ -465,7 +463,7 @@ def test_what_is_no_list_of_sessions(relay: Relay, said: bytes) -> None:
     """Whatever else may listen there, or another version."""
     relay.answer(path(), said)
     lines: list[str] = []
-    with pytest.raises(AdminError, match=rf"^what is at {relay.place} is no relay .*\(status 200\)$"):
+    with refuses(rf"^what is at {relay.place} is no relay .*\(status 200\)$"):
         sessions(AdminClient(relay.place), (), "session", None, lines.append)
     assert lines == []
 
@@ -478,7 +476,7 @@ def test_kill(relay: Relay) -> None:
     assert kill(AdminClient(relay.place), "relay-0-1", lines.append) == 0
     assert lines == ["relay-0-1: ended"]
     assert relay.asked == [("POST", "/sessions/relay-0-1/kill", {}, "application/json")]
-    with pytest.raises(AdminError, match=r'says: there is no session "a/b\?"$'):
+    with refuses(r'says: there is no session "a/b\?"$'):
         kill(AdminClient(relay.place), "a/b?", lines.append)
 
 
@@ -498,8 +496,8 @@ def test_reload(relay: Relay) -> None:
     lines.clear()
     assert reload(admin, lines.append) == 0
     assert lines == ["nothing changed"]
-    with pytest.raises(AdminError, match=r"says: f\.toml: log_level: no$"):
+    with refuses(r"says: f\.toml: log_level: no$"):
         reload(admin, lines.append)
-    with pytest.raises(AdminError, match="is no relay that can be asked for that"):
+    with refuses("is no relay that can be asked for that"):
         reload(admin, lines.append)
     assert {(method, path) for method, path, *_ in relay.asked} == {("POST", "/reload")}

@@ -126,9 +126,7 @@ def test_a_file_that_everybody_may_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("module", "key"), [("argon2", "users"), ("jwt", "token")])
-def test_a_package_that_is_not_there(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, key: str
-) -> None:
+def test_an_absent_package(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, key: str) -> None:
     """What to install is told."""
     for name in [each for each in sys.modules if each.startswith("stomprelay.auth.")]:
         if name.rpartition(".")[2] in ("users", "keys", "tokens"):

@@ -6,7 +6,7 @@ from typing import Any, Final
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, Match, Route
 from stomprelay.relay.model.upstream import Upstream
-from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener
+from tests.playbook import SAY_HELLO, Playbook, listener
 
 SOON: Final = 0.02
 """Longer than a group waits before it tries a broker again."""
@@ -42,9 +42,7 @@ def routed(main: Upstream, *others: Upstream, **settings: Any) -> Listener:
 
 def comes(play: Playbook, at: str, version: bytes = b"1.2") -> None:
     """The broker that was asked for accepts the session."""
-    play.broker_accepts(at=at)
-    assert play.broker_reads(at=at).startswith(b"CONNECT\n")
-    play.broker_says(SAY_WELCOME[version], at=at)
+    play.broker_welcomes(version, at=at)
 
 
 def comes_back(play: Playbook, at: str, version: bytes = b"1.2") -> None:
@@ -56,11 +54,9 @@ def comes_back(play: Playbook, at: str, version: bytes = b"1.2") -> None:
     comes(play, at, version)
 
 
-def begun(
-    front: Listener, client: bytes = b"1.2", brokers: str = "ab", *versions: bytes, cut: Cut = Cut.WHOLE
-) -> Playbook:
+def begun(front: Listener, client: bytes = b"1.2", brokers: str = "ab", *versions: bytes) -> Playbook:
     """A playbook whose client and brokers shook hands already; `versions` are those of the brokers."""
-    play = Playbook(front, cut=cut)
+    play = Playbook(front)
     play.client_says(SAY_HELLO[client])
     for at, broker in enumerate(brokers):
         comes(play, broker, versions[at] if versions else client)
@@ -133,8 +129,7 @@ def subscribed(play: Playbook, **headers: str) -> Playbook:
 def delivers(play: Playbook, at: str, number: int) -> None:
     """A broker sends a message with the `ack` of `at` and `number`, and the client receives it."""
     wire = message(b"", message_id=f"m{at}{number}", ack=f"{at}{number}")
-    play.broker_says(wire, at=at)
-    play.client_gets(wire)
+    play.broker_tells_client(wire, wire, at=at)
 
 
 def header(frame: bytes, name: bytes) -> bytes:

@@ -22,7 +22,7 @@ from stomprelay.session.effects import Event
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused
 from tests.playbook import SAY_HELLO, Playbook, listener
-from tests.relay.failing import found, movable, started
+from tests.relay.failing import movable, moves, started
 from tests.relay.several import fanned, send, tell
 
 SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
@@ -76,8 +76,7 @@ def _wakes(play: Playbook) -> None:
 
 
 def _comes_back(play: Playbook) -> None:
-    play.broker_goes()
-    found(play)
+    moves(play)
 
 
 def _is_wrong(play: Playbook) -> None:
@@ -219,8 +218,7 @@ def test_a_fault_before_connect_was_understood(monkeypatch: pytest.MonkeyPatch) 
         raise Bug
 
     monkeypatch.setattr(opening, "read_opening", fails)
-    play.client_says(SAY_HELLO[b"1.2"])
-    play.client_gets_error(b"the relay failed")
+    play.client_errs(SAY_HELLO[b"1.2"], b"the relay failed")
     _nothing_is_left(play)
 
 
@@ -228,13 +226,10 @@ def test_a_subscription_whose_id_ends_in_a_cr() -> None:
     """1.1 to 1.1 it is spelled as the client spelled it, in what the relay says of it too, on any broker."""
     subscribe = b"SUBSCRIBE\nid:s\r\ndestination:/queue/a\n\n\0"
     with started(b"1.1", confirm=True, product="rabbitmq") as play:
-        play.client_says(subscribe)
-        play.broker_gets(subscribe)
-        play.broker_goes()
-        found(play, b"1.1", "rabbitmq")
+        play.client_tells_broker(subscribe)
+        moves(play, b"1.1", "rabbitmq")
         play.broker_gets(subscribe.replace(b"\0", b"\0\n"))
-        play.client_says(send(b"x"))
-        play.broker_reads()
+        play.client_said(send(b"x"))
         play.client_goes()
         play.broker_gets(b"UNSUBSCRIBE\nid:s\r\n\n\0\n")
         play.broker_says(b"RECEIPT\nreceipt-id:relay-session-receipt-1\n\n\0")

@@ -22,16 +22,14 @@ def test_a_client_gives_way() -> None:
     """A turn's worth of frames goes at once, what is left in the next turns; another chunk waits behind it."""
     with joined(b"1.2", b"1.2") as play:
         play.busy = True
-        play.client_says(sends(0, 2 * TURN + 1))
-        play.broker_gets(sends(0, TURN))
+        play.client_tells_broker(sends(0, 2 * TURN + 1), sends(0, TURN))
         play.client_says(sends(2 * TURN + 1, 3))
         play.broker_gets(b"")
         assert play.turn_comes() is play.client.leg
         play.broker_gets(sends(TURN, TURN))
         play.turn_comes()
         play.broker_gets(sends(2 * TURN, 4))
-        play.client_says(sends(0, 1))
-        play.broker_gets(sends(0, 1))
+        play.client_tells_broker(sends(0, 1))
 
 
 def test_a_broker_gives_way() -> None:
@@ -88,8 +86,7 @@ def told(play: Playbook) -> bytes:
 def test_the_last_words_of_a_client_with_many_subscriptions_give_way() -> None:
     """Its broker is told in turns that it wants no more; then the session ends."""
     with started(b"1.2") as play:
-        play.client_says(subscribes(TURN + 1) + asking(0, 1))
-        play.broker_reads()
+        play.client_said(subscribes(TURN + 1) + asking(0, 1))
         play.busy = True
         play.client_goes()
         assert play.broker_reads().count(b"UNSUBSCRIBE\n") == TURN

@@ -3,9 +3,10 @@ Kafka's, holds for it."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_stomp
 from stomprelay.pipeline.stomp.client import Client
@@ -14,9 +15,6 @@ from stomprelay.pipeline.stomp.options import ConnectionOptions, GivenOptions
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT
 from tests.e2e.brokers import Broker
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
@@ -71,14 +69,14 @@ def drain(uri: str, queue: str, count: int) -> list[tuple[bytes, dict[bytes, byt
     return found
 
 
-def reading(spark: "SparkSession", uri: str, queue: str, folder: Path, **options: Any) -> "DataFrame":
+def reading(spark: SparkSession, uri: str, queue: str, folder: Path, **options: Any) -> DataFrame:
     """Read a queue as a stream."""
     reader = spark.readStream.format("stomp").option("destination", queue).option("idleMs", 700)
     reader = reader.option("login", "guest").option("password", "guest")
     return reader.options(**{"spool": folder / "spool", **options}).load(uri)
 
 
-def written(rows: "DataFrame", folder: Path) -> list[tuple[int, int]]:
+def written(rows: DataFrame, folder: Path) -> list[tuple[int, int]]:
     """Run a query over what there is now, into a table; return its new rows: number and sequence."""
     spark = rows.sparkSession
     query = (
@@ -107,7 +105,7 @@ def test_spark_finds_it_by_the_name_of_its_package() -> None:
 
 @pytest.mark.parametrize("ack", ["commit", pytest.param("spool", marks=pytest.mark.deep)])
 def test_a_stream_has_each_message_once_and_goes_on(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path, ack: str
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path, ack: str
 ) -> None:
     """Run after run on one checkpoint, in batches of a limited size; headers and all."""
     fill(uri, queue, 0, 15)
@@ -122,7 +120,7 @@ def test_a_stream_has_each_message_once_and_goes_on(
     ]
 
 
-def test_rows_are_written_and_keyed(spark: "SparkSession", uri: str, queue: str) -> None:
+def test_rows_are_written_and_keyed(spark: SparkSession, uri: str, queue: str) -> None:
     """All arrive, each with a key of its own."""
     rows = spark.range(0, 50, 1, 3).selectExpr(
         "cast(id as string) as body",
@@ -141,7 +139,7 @@ def test_rows_are_written_and_keyed(spark: "SparkSession", uri: str, queue: str)
 
 
 def test_a_secret_is_in_nothing_that_spark_shows(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path
 ) -> None:
     """Plans, what its status store keeps of executions, checkpoints, progress, errors."""
     fill(uri, queue, 0, 2)
@@ -175,7 +173,7 @@ def test_a_secret_is_in_nothing_that_spark_shows(
 
 
 def test_a_dead_receiver_fails_the_query_and_says_why(
-    spark: "SparkSession", queue: str, tmp_path: Path
+    spark: SparkSession, queue: str, tmp_path: Path
 ) -> None:
     """In the exception that whoever waits for the query gets."""
     rows = reading(spark, "tcp://127.0.0.1:1", queue, tmp_path)
@@ -185,14 +183,14 @@ def test_a_dead_receiver_fails_the_query_and_says_why(
     assert "connection refused" in str(caught.value)
 
 
-def loaded(spark: "SparkSession", uri: str, queue: str, folder: Path, **options: Any) -> "DataFrame":
+def loaded(spark: SparkSession, uri: str, queue: str, folder: Path, **options: Any) -> DataFrame:
     """Read a queue in batch."""
     reader = spark.read.format("stomp").option("subscribe", queue).option("idleMs", 300)
     return reader.options(spool=str(folder / "spool"), **options).load(uri)
 
 
 def test_a_dataframe_has_the_same_rows_in_every_scan(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path
 ) -> None:
     """Joined with itself and filtered, while more comes. That is for the next one, which has the old rows, too, if
     they are wanted.
@@ -210,7 +208,7 @@ def test_a_dataframe_has_the_same_rows_in_every_scan(
 
 
 def test_a_mistyped_option_is_named_in_what_spark_says(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path
 ) -> None:
     """Not the option that is missing by it; and Kafka's own are told what is there instead."""
     for name, said in (
@@ -223,7 +221,7 @@ def test_a_mistyped_option_is_named_in_what_spark_says(
 
 @pytest.mark.deep
 def test_lag_and_unacknowledged_are_in_the_progress(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path
 ) -> None:
     """Of the source, beside the offsets; a sink has sent and confirmed its rows when Spark reports a batch, each with a
     key of the query's own.
@@ -259,7 +257,7 @@ def test_lag_and_unacknowledged_are_in_the_progress(
 
 @pytest.mark.deep
 def test_a_stream_in_complete_mode_sends_each_result(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path
 ) -> None:
     """As to Kafka; Spark itself refuses to send updates alone."""
     fill(uri, queue, 0, 4)

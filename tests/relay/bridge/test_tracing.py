@@ -33,9 +33,6 @@ def traces(tape: list[Frame]) -> list[tuple[bytes, bytes | None]]:
     return [(each.command, getattr(each, "trace", None)) for each in tape]
 
 
-# SENDs
-
-
 @in_all_cuts
 @in_all_pairs
 def test_each_send_has_its_own(client: bytes, broker: bytes, cut: Cut) -> None:
@@ -77,16 +74,11 @@ def test_a_publishers_own_is_removed(version: bytes, cut: Cut) -> None:
         )
 
 
-# MESSAGEs
-
-
 def test_without_the_setting() -> None:
     """Nothing is added, no frame is marked, and a client's own stays; MESSAGEs lose it, by whatever way they came."""
     with joined(b"1.2", b"1.2") as play:
         tape = taped(play)
         mine = b"SEND\nrelay-trace:mine\ndestination:/queue/a\n\n1\0"
-        play.client_says(mine)
-        play.broker_gets(mine)
-        play.broker_says(MESSAGE % (b"relay-trace:mine\n", b"1"))
-        play.client_gets(MESSAGE % (b"", b"1"))
+        play.client_tells_broker(mine)
+        play.broker_tells_client(MESSAGE % (b"relay-trace:mine\n", b"1"), MESSAGE % (b"", b"1"))
         assert traces(tape) == [(b"SEND", None)]

@@ -24,9 +24,6 @@ def waits(play: Playbook) -> bool:
     return play.client.paused
 
 
-# A broker that cannot be written to
-
-
 def test_a_blocked_broker_of_a_route() -> None:
     """Only what is for it waits; when that is too much, the client is not read from."""
     with begun(routed(lasting("main", "a"), lasting("there", "b", resend_buffer=300)), b"1.2", "a") as play:
@@ -35,8 +32,7 @@ def test_a_blocked_broker_of_a_route() -> None:
         comes(play, "b")
         play.broker_gets(there, at="b")
         play.broker_is_blocked(at="b")
-        play.client_says(there + send(b"1"))
-        play.broker_gets(send(b"1"), at="a")
+        play.client_tells_broker(there + send(b"1"), send(b"1"), at="a")
         assert not waits(play)
         play.client_says(there)
         assert waits(play)
@@ -58,9 +54,6 @@ def test_a_flood_of_other_frames() -> None:
         assert play.counters["brokers_lost"] == 1
         comes_back(play, "a")
         play.broker_gets(b"", at="a")
-
-
-# A session that moves to another broker
 
 
 def moving(quorum: int = 1, **settings: float) -> Playbook:

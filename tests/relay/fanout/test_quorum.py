@@ -11,9 +11,6 @@ from tests.relay.several import SOON, begun, comes, fan_out, fanned, lasting, re
 ANSWERS = ("confirm", "release", "refuse")
 
 
-# Confirmations
-
-
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from(["x", "y"]), st.sampled_from(ANSWERS)), max_size=60
@@ -55,9 +52,6 @@ def id_of(confirmation: Confirmation[int]) -> int:
     return id(confirmation)
 
 
-# Groups that are given up
-
-
 def test_a_group_that_is_needed_is_given_up() -> None:
     """The client is told of its oldest receipt, and of the groups that failed alone."""
     play = fanned(3, 2, options={"attempts": 1})
@@ -89,8 +83,7 @@ def test_a_frame_that_waited_and_cannot_be_sent() -> None:
         play.broker_is_unblocked(at="a")
         play.broker_gets(b"", at="a")
         play.broker_is_closed(at="a")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
+        play.broker_tells_client(receipt("r"), at="b")
         assert play.client.closed is None
 
 
