@@ -23,9 +23,9 @@ from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused
 from tests.playbook import SAY_HELLO, Playbook, listener
 from tests.relay.failing import movable, moves, started
-from tests.relay.several import fanned, send, tell
+from tests.relay.frames import SUBSCRIBE, send, tell
+from tests.relay.several import fanned
 
-SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0"
 ASKING = send(b"x", receipt="r")
 

@@ -7,8 +7,8 @@ import pytest
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, joined
 from tests.relay.failing import client_waits, over, started
+from tests.relay.frames import SEND
 
-SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0"
 
 
