@@ -49,18 +49,8 @@ def refused(capsys: Capture, *arguments: str) -> str:
 
 
 COMMANDS = [
-    "run",
-    "check",
-    "config",
-    "explain",
-    "pause",
-    "resume",
-    "brokers",
-    "sessions",
-    "kill",
-    "tail",
-    "reload",
-    "journal",
+    *("run", "check", "config", "explain", "pause", "resume", "brokers", "sessions", "kill"),
+    *("tail", "reload", "journal"),
 ]
 JOURNALS = ["ls", "cat", "verify"]
 

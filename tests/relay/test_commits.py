@@ -2,14 +2,11 @@
 
 from tests.playbook import in_all_pairs
 from tests.relay.failing import link, over, started
+from tests.relay.frames import ABORT, BEGIN, INSIDE, RECEIPT
 
-BEGIN = b"BEGIN\ntransaction:t\n\n\0"
-INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:%b\n\n%b\0"
 OURS = b"SEND\nreceipt:relay-session-receipt-%d\ndestination:/queue/a\ntransaction:t\n\n%b\0"
-ABORT = b"ABORT\ntransaction:t\n\n\0"
 COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
-RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
 MINE = b"relay-session-receipt-%d"
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from tests.playbook import SAY_WELCOME, Playbook, listener
 from tests.relay.failing import started
-from tests.relay.several import begun, comes, fan_out, send, subscribed, tell
+from tests.relay.frames import send, tell
+from tests.relay.several import begun, comes, fan_out, subscribed
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
 

@@ -12,9 +12,9 @@ from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 from tests.playbook import Playbook, joined, upstream
 from tests.relay.failing import found, over, started
-from tests.relay.several import SOON, both_get, copied, fanned, receipt, send
+from tests.relay.frames import GOODBYE, copied, receipt, send
+from tests.relay.several import SOON, both_get, fanned
 
-GOODBYE: Final = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
 GONE: Final = receipt("relay-session-goodbye")
 SUBSCRIBE: Final = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
 MESSAGE: Final = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\n\nhello\0"

@@ -30,18 +30,23 @@ from tests.relay.failing import (
     over,
     started,
 )
-from tests.relay.several import header, settle
+from tests.relay.frames import (
+    ASKING,
+    ASKING_AGAIN,
+    BEGIN,
+    INSIDE,
+    OURS,
+    RECEIPT,
+    SEND,
+    SUBSCRIBE,
+    header,
+    settle,
+)
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 after_in_all_versions = pytest.mark.parametrize("after", VERSIONS, ids=bytes.decode)
 CLIENTS_MODES = [b"client", b"client-individual"]
 
-SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
-ASKING = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
-ASKING_AGAIN = b"SEND\nrelay-resent:true\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
-RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
-SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
-OURS = b"relay-session-receipt-%d"
 STOPPED = b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1"
 CANCELLED = b"java.lang.IllegalStateException: Timer already cancelled."
 BROKER_STOPPED = (
@@ -411,8 +416,6 @@ def test_an_ack_covers_deliveries_of_the_lost_broker(version: bytes) -> None:
         assert play.counters["acks_stale"] == 1
 
 
-BEGIN = b"BEGIN\ntransaction:t\n\n\0"
-INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
 COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
 ABORT = b"ABORT\ntransaction:t\nreceipt:x\n\n\0"
 

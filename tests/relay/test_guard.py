@@ -312,17 +312,8 @@ def test_many_subscriptions() -> None:
         play.client_gets_error(b"a subscription is no longer allowed")
 
 
-names = st.sampled_from(
-    [
-        b"destination",
-        b"Destination",
-        b"destination ",
-        b" destination",
-        b"\tDESTINATION",
-        b"x",
-        b"destination-type",
-    ]
-)
+odd = [b"Destination", b"destination ", b" destination", b"\tDESTINATION", b"x", b"destination-type"]
+names = st.sampled_from([b"destination", *odd])
 values = st.lists(
     st.sampled_from(
         [b"/queue/", b"secret", b"a", b" ", b"%73ecret", b"%2F", b"\\c", b",", b"::", b">", b"*", b"?"]

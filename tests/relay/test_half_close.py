@@ -7,10 +7,10 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs, joined, listener, upstream
-from tests.relay.several import begun, both_get, copied, fanned, group, receipt, send
+from tests.relay.frames import GOODBYE, copied, receipt, send
+from tests.relay.several import begun, both_get, fanned, group
 
 EOL = b"\n"
-GOODBYE = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,11 @@ from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.session.handshake import Credentials
 from tests.playbook import Cut, Playbook, in_all_cuts, listener, upstream
-from tests.relay.several import comes, fan_out, send
+from tests.relay.frames import GOODBYE, send
+from tests.relay.several import comes, fan_out
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:secret\n\n\0"
 ALICE = Identity("alice", frozenset({"staff"}))
-
-
-GOODBYE = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
 
 
 def asked(over: Any = None, *, cut: Cut = Cut.WHOLE, behind: bytes = b"", **settings: Any) -> Playbook:

@@ -6,20 +6,10 @@ from stomprelay.session.effects import Event, How
 from stomprelay.session.leg import Terms
 from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_all_pairs, said_welcome
 from tests.relay.failing import asked_to_leave, found, link, sent_away, started
-from tests.relay.test_failover import (
-    ASKING,
-    ASKING_AGAIN,
-    BEGIN,
-    INSIDE,
-    RECEIPT,
-    SEND,
-    SUBSCRIBE,
-    gets,
-    message,
-)
+from tests.relay.frames import ASKING, ASKING_AGAIN, BEGIN, INSIDE, OURS, RECEIPT, SEND, SUBSCRIBE
+from tests.relay.test_failover import gets, message
 
 GOODBYE = b"DISCONNECT\nreceipt:relay-session-receipt-%d\n\n\0"
-OURS = b"relay-session-receipt-%d"
 
 
 def parts(play: Playbook, number: int = 1) -> None:

@@ -12,9 +12,9 @@ from stomprelay.relay.resend.resender import WINDOW
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs, listener
 from tests.relay.failing import client_waits, found, link, moves, over, started
-from tests.relay.several import begun, comes, fan_out, fanned, send, tell
+from tests.relay.frames import RECEIPT, send, tell
+from tests.relay.several import begun, comes, fan_out, fanned
 
-RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
 POISON = send(b"bad", priority="poison", receipt="p")
 SAYS_WHY = b"the broker closed the connection twice when it was sent"
 CALM = ("rabbitmq", "activemq", "generic")

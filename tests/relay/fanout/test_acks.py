@@ -4,20 +4,8 @@ import pytest
 
 from tests.playbook import Playbook, listener
 from tests.relay.fanout.parts import member_of
-from tests.relay.several import (
-    ABORT,
-    BEGIN,
-    begun,
-    comes_back,
-    delivers,
-    fan_out,
-    fanned,
-    message,
-    receipt,
-    send,
-    subscribed,
-    tell,
-)
+from tests.relay.frames import ABORT, BEGIN, message, receipt, send, tell
+from tests.relay.several import begun, comes_back, delivers, fan_out, fanned, subscribed
 
 # One message
 

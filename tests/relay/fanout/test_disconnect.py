@@ -3,21 +3,18 @@
 import pytest
 
 from stomprelay.session.effects import How
+from tests.relay.frames import copied, receipt, send, tell
 from tests.relay.several import (
     SOON,
     THERE,
     begun,
     both_get,
     comes,
-    copied,
     delivers,
     fanned,
     lasting,
-    receipt,
     routed,
-    send,
     subscribed,
-    tell,
     two_upstreams,
 )
 

@@ -1,18 +1,8 @@
 """Which brokers are sent a client's SENDs and subscriptions."""
 
 from tests.playbook import Cut, in_all_cuts
-from tests.relay.several import (
-    HERE,
-    THERE,
-    both_get,
-    comes_back,
-    copied,
-    fanned,
-    receipt,
-    send,
-    tell,
-    two_upstreams,
-)
+from tests.relay.frames import copied, receipt, send, tell
+from tests.relay.several import HERE, THERE, both_get, comes_back, fanned, two_upstreams
 
 
 @in_all_cuts

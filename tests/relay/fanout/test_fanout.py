@@ -4,7 +4,8 @@ import pytest
 
 from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import SAY_HELLO, Playbook, listener
-from tests.relay.several import begun, comes, fan_out, group, lasting, routed, send
+from tests.relay.frames import send
+from tests.relay.several import begun, comes, fan_out, group, lasting, routed
 
 DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno\0"
 

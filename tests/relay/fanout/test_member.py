@@ -4,19 +4,8 @@ from stomprelay.relay import inputs
 from stomprelay.relay.model.rates import Limiter, RateLimits, Rates
 from tests.playbook import Playbook, listener
 from tests.relay.fanout.parts import member_of
-from tests.relay.several import (
-    begun,
-    comes,
-    comes_back,
-    copied,
-    fan_out,
-    fanned,
-    group,
-    lasting,
-    routed,
-    send,
-    tell,
-)
+from tests.relay.frames import copied, send, tell
+from tests.relay.several import begun, comes, comes_back, fan_out, fanned, group, lasting, routed
 
 
 def waits(play: Playbook) -> bool:

@@ -4,21 +4,8 @@ import pytest
 
 from stomprelay.session.effects import Event, How
 from tests.relay.failing import STOPPING
-from tests.relay.several import (
-    SOON,
-    begun,
-    both_get,
-    comes,
-    comes_back,
-    copied,
-    fanned,
-    lasting,
-    message,
-    receipt,
-    routed,
-    send,
-    subscribed,
-)
+from tests.relay.frames import copied, message, receipt, send
+from tests.relay.several import SOON, begun, both_get, comes, comes_back, fanned, lasting, routed, subscribed
 
 ERROR = b"ERROR\nmessage:access refused\n\nwhy\0"
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations, Outcome
 from stomprelay.relay.model.listener import LossPolicy
 from tests.playbook import listener
-from tests.relay.several import SOON, begun, comes, fan_out, fanned, lasting, receipt, routed, send
+from tests.relay.frames import receipt, send
+from tests.relay.several import SOON, begun, comes, fan_out, fanned, lasting, routed
 
 ANSWERS = ("confirm", "release", "refuse")
 

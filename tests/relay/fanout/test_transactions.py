@@ -2,23 +2,8 @@
 
 import pytest
 
-from tests.relay.several import (
-    BEGIN,
-    COMMIT,
-    HERE,
-    THERE,
-    both_get,
-    comes_back,
-    copied,
-    delivers,
-    fanned,
-    message,
-    receipt,
-    send,
-    subscribed,
-    tell,
-    two_upstreams,
-)
+from tests.relay.frames import BEGIN, COMMIT, copied, message, receipt, send, tell
+from tests.relay.several import HERE, THERE, both_get, comes_back, delivers, fanned, subscribed, two_upstreams
 
 # Several groups
 
