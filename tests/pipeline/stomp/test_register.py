@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 import pyspark_stomp
 import stomprelay
 from stomprelay.pipeline.spark import java
-from tests.e2e.brokers import Broker
 from tests.pipeline.stomp.test_datasource import drain, fill
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
@@ -34,12 +33,6 @@ REGISTER = """
 import pyspark_stomp
 pyspark_stomp.register(spark)
 """
-
-
-@pytest.fixture
-def uri(memory: Broker) -> str:
-    """Name the embedded broker."""
-    return f"tcp://127.0.0.1:{memory.port}"
 
 
 @pytest.fixture
