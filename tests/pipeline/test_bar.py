@@ -50,9 +50,7 @@ def screen(out: io.StringIO) -> list[str]:
 def test_how_far_how_fast_how_long(
     monkeypatch: pytest.MonkeyPatch, width: int, begins: str, ends: str
 ) -> None:
-    """In units that are counted; what was done before is no speed of now. A narrow terminal has the words without the
-    bar, cut at its edge, so that there is one line.
-    """
+    """What was done before is no speed of now. A narrow terminal has the words without the bar, cut at its edge."""
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((width, 24)))
     bar, out, clock = going()
     clock.now += 10

@@ -63,9 +63,7 @@ def test_each_cell(spark: SparkSession) -> None:
     ],
 )
 def test_when_an_outage_begins(losses: list[SessionOutage], begun: list[tuple[int, int]]) -> None:
-    """A loss within ten seconds of the last is of the same outage, and a later one while a session is without a broker:
-    not while it gave up, and for `give_up` seconds where nothing more comes of it.
-    """
+    """A loss within ten seconds of the last is of the same outage; a later one, while a session may come back."""
     assert SPACING == 10
     assert cells("began_at sessions", *losses) == begun
 
@@ -123,9 +121,7 @@ def test_silences(lasted: list[int], median: int | None, longest: int | None) ->
 
 
 def test_what_is_summed() -> None:
-    """A session that lost the broker twice counts once, as its last loss ended, its silences each; where most sessions
-    went comes first, equals by the alphabet.
-    """
+    """A session that lost the broker twice counts once; where most sessions went is first, equals by the alphabet."""
     twice = [lost("s1", 0, 1, resent=1), lost("s1", 5, given_up=True, resent=2)]
     assert cells("sessions recovered given_up silence_max_us resent", *twice) == [(1, 0, 1, 1_000_000, 3)]
     moves = [lost(f"s{n}", 0, 1, moved_to=to) for n, to in enumerate("cdbdcdab")]

@@ -61,9 +61,7 @@ FIGURES = ("count", "p50", "p95", "p99", "max")
 
 
 def test_small_figures_are_exact(found: dict[tuple[str, str], dict[str, Any]]) -> None:
-    """Below 46 µs each value has its own bucket, cell by cell; 0 is a duration, and a clock that was set back makes
-    negative ones, which sort below it. A minute in which nothing was measured is not there.
-    """
+    """Below 46 µs each value has its own bucket; times of a clock that was set back sort below 0; no figure, no row."""
     small = found["2026-11-21 08:00:00", "small"]
     assert {name: [small[f"{name}_{each}"] for each in FIGURES] for name in MEASURES} == {
         "receipt": [20, 10, 19, 20, 20],
