@@ -112,7 +112,8 @@ class Case:
     """A history, arranged for the rules: events by their kind, stays of clients, and what each broker did, by body.
 
     came     when the relay had read a frame, by the frame's `id`
-    until    when a connection was over for the relay, by who has it and its number
+    since    when a broker answered CONNECTED, by the connection
+    until    when a connection was over for the relay
     serving  the connections that the relay opened for one of a client's
     """
 
@@ -129,6 +130,7 @@ class Case:
     versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
     acked: set[tuple[bytes, bytes]] = field(default_factory=set)
     came: dict[int, float] = field(default_factory=dict)
+    since: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(lambda: inf))
     until: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(lambda: inf))
     serving: dict[tuple[str, int], list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     astray: list[Event] = field(default_factory=list)
@@ -221,7 +223,7 @@ def arranged(history: History) -> Case:
             case What.CALM:
                 case.calm = min(case.calm, event.at)
             case What.CONNECTED if event.detail:
-                case.versions[key] = event.detail.encode()
+                case.versions[key], case.since[key] = event.detail.encode(), event.at
         if stay is not None:
             _stayed(stay, event)
         before = event

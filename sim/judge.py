@@ -137,6 +137,9 @@ def refused(case: Case, stay: Stay) -> float:
         for name, value in send.event.headers.items()
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
+    links = case.serving[stay.client, stay.number]
+    if b"1.0" in [case.versions.get(each) for each in links]:  # translation.md, "NACK": it is an ERROR
+        odd += [each.at for each in stay.sent if each.command == b"NACK"]
     if any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors):
         odd += [each.at for each in stay.over.values() if each.command == b"COMMIT"]
     for name in (
@@ -165,15 +168,15 @@ def promised(case: Case, send: Sent) -> bool:
     if any(each.who == "relay" and each.detail == "is killed" and each.at > came for each in case.fates):
         return False
     links = [each for each in case.serving[key] if each in case.versions]
-    ends = (
-        case.until[key] if stay.errors else max([case.until[each] for each in links if stay.odd], default=inf)
-    )
+    plain, ends = case.scene.kind == "plain", max([case.until[each] for each in links], default=inf)
+    if plain and came > ends:
+        return False  # its broker was lost
+    ends = case.until[key] if stay.errors else ends if stay.odd else inf
     if stay.unknown is None and came > ends - case.scene.settings["disconnect_timeout"]:
         return False  # the session was ending: nothing more is read
     # the same page, "What the client did when the broker died": of SENDs that are not kept
     left = any(case.until[each] >= case.until[key] for each in links)
     proof = [each for link in links for each in case.history.arrived[link] if each.behind and each.at > came]
-    plain = case.scene.kind == "plain"
     return (case.kept(send) and not plain) or not (left or (proof and plain and send.receipt is None))
 
 
@@ -231,6 +234,32 @@ def a_receipt_comes_once(case: Case) -> Iterator[str]:
             name = event.headers.get(b"receipt-id")
             if name is not None and name in stay.receipts:
                 yield f"{stay} read ERROR and RECEIPT for {shown(name)}"
+
+
+@rule_of_brokers
+def a_receipt_passes(case: Case) -> Iterator[str]:
+    """A client reads a RECEIPT that as many brokers as are needed had given the relay: if it reads one that came to the
+    relay later, or all that the relay wrote until it closed, or is there soon afterwards.
+    """
+    scene, arrived = case.scene, case.history.arrived
+    for stay in case.stays.values():
+        key = stay.client, stay.number
+        came: dict[bytes, dict[str, float]] = defaultdict(dict)
+        for link in case.serving[key]:
+            for each in arrived[link]:
+                if each.frame is not None and each.frame.command == b"RECEIPT":
+                    came[each.frame.headers[b"receipt-id"]].setdefault(link[0], each.at)
+        enough = len(scene.brokers) - scene.routed if scene.settings["all"] and scene.kind == "fanout" else 1
+        passed = {
+            name: sorted(each.values())[enough - 1] for name, each in came.items() if len(each) >= enough
+        }
+        last = max([passed[name] for name in stay.receipts if name in passed], default=-inf)
+        closed = stay.ended is not None and stay.ended.detail == "closed"
+        last = max(last, case.until[key] if closed else stay.end - case.within(3.0))
+        answered = {each.headers.get(b"receipt-id") for each in stay.errors}.union(stay.receipts)
+        for name, at in passed.items():
+            if at < last and name in stay.asked and name not in answered:
+                yield f"{stay} did not read RECEIPT {name.decode()}, which the relay had at {at:.3f}"
 
 
 @rule
@@ -448,8 +477,9 @@ def covered_again(case: Case, event: Event) -> bool:
 @rule_of_brokers
 def an_ack_takes_effect(case: Case) -> Iterator[str]:
     """A broker removes what a client acknowledged: when the client has the RECEIPT of its ACK or COMMIT, and soon in
-    calm weather. The relay does not pass an ACK for a connection that is over (failover.md, "What the client did when
-    the broker died"), nor a second one for what came once more, by the same id.
+    calm weather. The relay does not pass an ACK for a connection that is over, but for one in a transaction, which then
+    fails; nor a second one for what came once more, by the same id (failover.md, "What the client did when the broker
+    died").
     """
     settled = {(each.who, each.session, each.body): each.at for each in reversed(case.of[What.SETTLED])}
     for stay in () if case.rough else case.stays.values():
@@ -473,7 +503,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 links = [(e.who, e.session) for e in last] if each is acked[-1] else links
                 for e in last:
                     key = e.who, e.session, e.body
-                    if key not in named and case.until[key[:2]] > until and settled.get(key, inf) > until:
+                    due = case.until[key[:2]] > until or (name is not None and receipt is not None)
+                    if key not in named and due and settled.get(key, inf) > until:
                         yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
                     named.add(key)
 
@@ -546,7 +577,9 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
         # failover.md, "SEND without `receipt`": a plain address keeps nothing
         stay, kept = send.stay, (scene.confirm and scene.kind != "plain") or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
-        well = patience >= SOON and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
+        # the same page, "Together": for 5 seconds it asks no other
+        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER
+        well = well and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
         if sure and well and not (stay.orderly or stay.errors or stay.odd or chokes(case, stay)):
             yield f"{stay} left {send} behind, which no broker took, and one was well"
         if sure and (stay.ended is None or stay.orderly) and not stay.errors:
@@ -634,20 +667,41 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     if case.rough:
         return
     counted = case.counters.get("possibly_lost", 0)
-    unsure = sum(doubtful(case, each) for each in case.sends)
+    # failover.md, "A frame that costs brokers their connection"
+    unsure = sum(doubtful(case, each) for each in case.sends) - case.counters.get("poison_refused", 0)
     if counted > unsure:
         yield f"{counted} SENDs are counted as possibly lost, and only {unsure} have no RECEIPT"
 
 
 def doubtful(case: Case, send: Sent) -> int:
     """Return how often a SEND may be counted as possibly lost."""
-    if case.read(send.event) == inf:
+    scene, stay, came = case.scene, send.stay, case.read(send.event)
+    key, end = (stay.client, stay.number), stay.over.get(send.transaction or b"")
+    links = case.serving[key]
+    served = case.exact and any(case.since[each] <= came < case.until[each] for each in links)
+    ended = end is not None and case.read(end) < inf
+    if came == inf or (send.number is None and (ended or served) and scene.kind != "plain"):
         return 0
-    end = send.stay.over.get(send.transaction or b"")
-    if send.number is None and end is not None and case.read(end) < inf and case.scene.kind != "plain":
-        return 0
-    groups = len(case.scene.brokers) if case.scene.kind == "fanout" else 1
-    return max(0, groups - len({who for who, _ in send.known}))
+    known = {who for who, _ in send.known}
+    if stay.end <= case.until[key] and (scene.kind == "plain" or not case.kept(send)):
+        # failover.md, "What the client did when the broker died": the relay waits for no answer, if it keeps nothing
+        for link in [(each.who, each.session) for each in case.took.get(send.body, ())]:
+            known |= {link[0]} if case.until[link] >= case.until[key] and said(case, stay, link) else set()
+    # the same page, "Fan-out": with `fanOutQueues=false` a SEND to a queue goes to one group
+    one = scene.kind != "fanout" or (scene.alone and not topic(send.destination))
+    return max(0, (1 if one else len(scene.brokers)) - len(known))
+
+
+def said(case: Case, stay: Stay, link: tuple[str, int]) -> bool:
+    """Return whether the relay had told this broker all that it read of a client when it left, and kept nothing."""
+    until = case.until[stay.client, stay.number]
+    for send in stay.sends:
+        known = [at for (who, _), at in send.known.items() if who == link[0] or case.scene.kind != "fanout"]
+        here = link in [(each.who, each.session) for each in case.took.get(send.body, ())]
+        done = min(known, default=inf) <= until or (here and not case.kept(send))
+        if case.read(send.event) < inf and not done:
+            return False
+    return True
 
 
 @rule

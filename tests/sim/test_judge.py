@@ -106,7 +106,8 @@ def _rules(text: str, kind: str = "failover", confirm: bool = True, seen: bool =
                 key, behind = (event.who, event.session), 0
                 if event.what is What.TOOK:
                     behind = sum((each.who, each.session) == key for each in history.events)
-                    event = event._replace(frame=Frame(b"RECEIPT", {b"receipt-id": b"r"}))
+                    asked = [each.headers.get(b"receipt", b"") for each in history if each.body == event.body]
+                    event = event._replace(frame=Frame(b"RECEIPT", {b"receipt-id": asked[0]}))
                 if event.what in (What.SENT, What.GAVE, What.TOOK) and seen:
                     history.arrived[key].append(Arrival(at, event.frame, behind))
                     history.owners["a", 1] = "c1", 1
@@ -138,6 +139,8 @@ FALSE = [
     ("a_receipt_comes_once", RECEIPT, f"{RECEIPT}c1.1 read ERROR message:no receipt-id:r-2\n"),
     ("a_receipt_comes_once", "c1.1 read CONNECTED version:1.2 heart-beat:1000,1000\n", ""),
     ("a_receipt_comes_once", SEND + TAKEN + RECEIPT, TAKEN + RECEIPT + SEND),
+    # a broker gave it; soon after that
+    ("a_receipt_passes", RECEIPT, "wait 4\n"),
     # before a broker has the message; though its broker lost it; though none took it; of a COMMIT
     ("a_receipt_is_true", TAKEN + RECEIPT, RECEIPT + TAKEN),
     ("a_receipt_is_true", RECEIPT, f"a.0 forgot c1.1\n{RECEIPT}"),
