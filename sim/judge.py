@@ -125,9 +125,9 @@ def owing(case: Case, stay: Stay) -> bool:
 
 
 def refused(case: Case, stay: Stay) -> float:
-    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), what belongs
-    to another upstream than its transaction (failover.md, "Routes"), or a COMMIT that gets an ERROR (the same page,
-    "What the client did when the broker died").
+    """Return from when on a client sent what may end its session: what `loss = "reject"` refuses (translation.md), a
+    transaction where there are routes (failover.md, "Routes"), or one that gets an ERROR (the same page, "What the
+    client did when the broker died").
     """
     odd = [
         send.event.at
@@ -136,15 +136,10 @@ def refused(case: Case, stay: Stay) -> float:
         for name, value in send.event.headers.items()
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
-    if any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors):
-        odd += [each.at for each in stay.over.values() if each.command == b"COMMIT"]
-    for name in (
-        {*stay.inside, *[each.transaction or b"" for each in stay.sends]} if case.scene.routed else ()
-    ):
-        parts = [each.event for each in stay.sends if each.transaction == name] + stay.inside.get(name, [])
-        parts.sort(key=lambda each: each.at)
-        places = [each.headers[b"destination"].startswith(b"/queue/c") for each in parts]
-        odd += [each.at for each, routed in zip(parts, places, strict=True) if routed is not places[0]]
+    told = any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors)
+    spans = (b"SEND", b"ACK", b"NACK") if case.scene.routed else ()
+    ends = (*spans, b"COMMIT") if told else spans
+    odd += [each.at for each in stay.sent if each.command in ends and b"transaction" in each.headers]
     return min(odd, default=inf)
 
 
