@@ -44,12 +44,10 @@ class Finding(NamedTuple):
 
 
 def without_relay(case: Case, stay: Stay) -> bool:
-    """Return whether the relay was killed or stopped while this connection was there, or refused it."""
+    """Return whether no relay took clients when this connection began, or one began or ceased to until its end."""
     told = [each for each in case.fates if each.who == "relay" and each.detail in TAKES + LEAVES]
-    before = [each.detail in TAKES for each in told if each.at <= stay.began]
-    within = [each.detail for each in told if stay.began < each.at <= stay.end]
-    away = any(each in LEAVES and (stay.connected is None or each != LEAVES[0]) for each in within)
-    return away or "hands over" in within or before[-1:] != [True]
+    told = [each for each in told if each.at <= stay.end]
+    return not told or told[-1].detail in LEAVES or told[-1].at > stay.began
 
 
 TAKES: Final = ("starts", "hands over", "takes new clients")
@@ -893,12 +891,10 @@ def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
     """
     last = max([event.at for event in case.history.events[-1:]], default=0.0)
     gone = min([stay.end, stay.silent, last, *[each.at for each in stay.errors]])
-    if stay.connected is None:
-        yield stay.began, gone, "CONNECTED"
-        return
-    yield stay.began, stay.connected.at, "CONNECTED"
-    for name, asked in stay.asked.items():
-        receipt, since = stay.receipts.get(name), max(asked.at, stay.connected.at)
+    there = gone if stay.connected is None else stay.connected.at
+    yield stay.began, there, "CONNECTED"
+    for name, asked in stay.asked.items() if stay.connected is not None else ():
+        receipt, since = stay.receipts.get(name), max(asked.at, there)
         if asked.command in (b"SEND", b"ACK", b"NACK") and b"transaction" in asked.headers:
             end = stay.over.get(asked.headers[b"transaction"])
             passed = end is None or (case.scene.kind == "plain" and end.command == b"ABORT")
