@@ -974,22 +974,20 @@ STAYS: Final = (b"Subscription not found", b"Processing error")
 
 @rule_of_brokers
 def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
-    """Relays open few connections to a broker in a second for each session. A session outlives its client by
-    `disconnect_timeout`, which begins when the last of its bytes is read. Who resumes a broker has it asked anew
-    (failover.md, "Planned switch-over").
+    """Relays open few connections to a broker in a second for each session, where nobody has brokers asked anew
+    (failover.md, "Planned switch-over"). A session outlives its client by `disconnect_timeout`, which begins when the
+    last of its bytes is read.
     """
-    patience = case.scene.settings["disconnect_timeout"]
     # In a second before its end a session may have opened some, too.
-    spans = [(each.began, each.end + case.within(patience) + 1.0) for each in case.stays.values()]
-    resumed = [each.at for each in case.fates if each.detail.endswith("is in service")]
+    patience = case.within(case.scene.settings["disconnect_timeout"]) + 1.0
     last: dict[str, list[float]] = defaultdict(list)
-    for event in case.of[What.MET] if not case.rough else ():
+    anew = case.rough or any(each.detail.endswith("is in service") for each in case.fates)
+    for event in case.of[What.MET] if not anew else ():
         times = last[event.who]
         times[:] = [at for at in times if at > event.at - 1.0] + [event.at]
-        there = sum(begins <= event.at <= ends for begins, ends in spans)
-        anew = sum(event.at - 1.0 < at <= event.at for at in resumed)
+        there = sum(each.began <= event.at <= each.end + patience for each in case.stays.values())
         # failover.md, "How long it takes": pauses from 10 ms on, each twice as long
-        if len(times) > 9 * there * (1 + anew) + 5:
+        if len(times) > 9 * there + 5:
             yield f"{event.who} got {len(times)} connections within a second"
             times.clear()
 
