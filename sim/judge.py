@@ -550,19 +550,17 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 if place < max(known[origin[:2]], default=-1):
                     yield f"{stay} read {shown(event.body)} too late"
                 known[origin[:2]][place] = event.at
-        # failover.md, "When the relay ends a session": from then on RECEIPTs come, and no MESSAGEs
-        ends = min(stay.left, stay.faulty, refused(case, stay))
-        for send in stay.sends if case.scene.kind != "fanout" and not stay.errors else ():
-            took, sure = case.took.get(send.body, []), send.confirmed is not None and not send.transaction
-            if sure and (at := send.confirmed or 0.0) < ends and len(took) == 1:
+        # While nothing has happened to anybody, a client has soon what it is given.
+        # failover.md, "When the relay ends a session": it sends RECEIPTs, and no MESSAGEs, for `disconnect_timeout`
+        ends = min(stay.left, stay.faulty, refused(case, stay), stay.halved, stay.silent, first)
+        told = [stay.end] * (stay.ended is None or stay.ended.detail != "left") + [e.at for e in stay.errors]
+        ends = min([ends, stay.end, *[at - patience for at in told]])
+        ends = ends if case.exact and not (stay.odd or owing(case, stay)) else -inf
+        for send in stay.sends if case.scene.kind != "fanout" else ():
+            took, at = case.took.get(send.body, []), send.confirmed or inf
+            if at < ends and not send.transaction and len(took) == 1:
                 key = took[0].who, took[0].session
                 known[key].setdefault(sum(each.at < took[0].at for each in given[key]) - 1, at)
-        # while nothing has happened to anybody, a client has soon what it is given
-        # An ERROR, or the end, comes up to `disconnect_timeout` after the last MESSAGE.
-        told = [event.at - patience for event in stay.errors]
-        told.append(stay.end - patience * (stay.ended is None or stay.ended.detail != "left"))
-        ends = min(ends, stay.halved, stay.silent, first, *told)
-        ends = ends if case.exact and not (stay.odd or owing(case, stay)) else -inf
         gone = {name: each.at for name, each in stay.unsubscribed.items()}
         due: dict[bytes, list[str]] = defaultdict(list)
         for key in {*known, *[key for key, owner in owners.items() if owner is stay]}:
@@ -951,7 +949,9 @@ def a_session_ends(case: Case) -> Iterator[str]:
         silent = stay.silent if beats else inf
         told = min([stay.end, *[event.at for event in stay.errors]])
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
-        stays = stay.errors and stay.errors[-1].headers.get(b"message") in STAYS
+        said = stay.errors[-1].headers.get(b"message") if stay.errors else b""
+        # failover.md, "When a client does get an ERROR": RabbitMQ stays connected behind these
+        stays = said in (b"Subscription not found", b"Processing error")
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
         times = [(stay.left, stay.end), (stay.halved, stay.end), (stay.faulty, told), (silent, stay.end)]
@@ -966,10 +966,6 @@ def a_session_ends(case: Case) -> Iterator[str]:
         else:
             if stay.ended is None and (over or stay is not last[stay.client]):
                 yield f"{stay} has no end"
-
-
-STAYS: Final = (b"Subscription not found", b"Processing error")
-"""ERRORs behind which RabbitMQ stays connected (failover.md, "When a client does get an ERROR")."""
 
 
 @rule_of_brokers
