@@ -816,10 +816,12 @@ def causes(case: Case, stay: Stay) -> set[str]:
     """
     scene, details = case.scene, [each.detail for each in case.fates]
     harm = {each.detail for each in troubles(case)}
+    paused = {each.split()[0] for each in details if each.endswith("is taken out of service")}
+    all_paused = len(paused) + scene.routed >= len(scene.brokers)
     found = {
         "no broker": not steady(case),
         # failover.md, "When a client does get an ERROR": the next broker's refusal is final
-        "it goes": case.goes and (stay.connected is None or harm != {"refuses"}),
+        "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused),
         "full queues": "has full queues" in details,  # ends connections that ask for receipts
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,
@@ -861,8 +863,10 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     ends its session, waits. Times are longer where brokers are asked frame by frame, or go.
     """
     scene, slow, first = case.scene, slowest(case), first_fate(case)
-    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
-    calm = 40.0 if slow and "frames_resent" in case.counters else SOON + case.goes
+    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before; and so
+    # where `resend_buffer` has room for one
+    late = slow * len(case.sends) * ("frames_resent" in case.counters or case.least["buffer"] < 1 << 20)
+    calm = 40.0 + late if late else SOON + case.goes
     simple = case.exact and calm == SOON and scene.settings["policy"] is not Policy.TOGETHER
     beats = scene.kind == "failover" and not scene.routed and scene.settings["beats"] and undisturbed(case)
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
