@@ -653,8 +653,8 @@ class Line:
             command, headers = first.command, first.headers(dialect)
         names = dict(reversed(headers))
         receipt = names.get(RECEIPT_HEADER)
-        if receipt is not None:
-            self._sender.unconfirmed.settle(receipt)
+        if receipt is not None and not self._sender.unconfirmed.settle(receipt):
+            receipt = None  # the client has it
         self._sender.session.counters["poison_refused"] += 1
         name = names.get(DESTINATION, names.get(TRANSACTION, b""))
         self._refused.append(poison(command, name, receipt))
