@@ -21,7 +21,18 @@ from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority
 from tests.service.certificates import serving
 from tests.service.harness import CONNECT, CONNECTED, listener
-from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running, turns, until
+from tests.service.sockets import (
+    ANY_PORT,
+    Accepting,
+    Peer,
+    connect,
+    port_of,
+    reactor,
+    running,
+    socket_pair,
+    turns,
+    until,
+)
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="only Linux tells of it")
 
@@ -130,10 +141,7 @@ class Pair:
         self.reactor = MemoryReactorClock()
         self.departures = Departures(self.reactor)
         self.departures.open()
-        server = socket.create_server(("127.0.0.1", 0))
-        self.peer = socket.create_connection(server.getsockname())
-        self.watched, _ = server.accept()
-        server.close()
+        self.peer, self.watched = socket_pair()
         self.count = 0
 
     def watch(self) -> None:

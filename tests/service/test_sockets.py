@@ -22,20 +22,7 @@ from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.network import sockets
 from stomprelay.service.network.endpoints import listening_service
 from stomprelay.service.network.sockets import READ, Socket, SocketConnector
-from tests.service.sockets import Accepting, port_of, reactor, running, until
-
-
-@contextmanager
-def turning(kind: type[Any]) -> Iterator[Any]:
-    """A reactor that turns when the test says so."""
-    made: Any = kind()
-    try:
-        yield made
-    finally:
-        for waker in list(made._internalReaders):
-            made.removeReader(waker)
-            waker.connectionLost(Failure(CONNECTION_DONE))
-        made._poller.close()
+from tests.service.sockets import Accepting, port_of, reactor, running, socket_pair, turning, until
 
 
 def turn(made: Any, count: int = 5) -> None:
@@ -73,11 +60,9 @@ class Pair:
     """A connection of ours, or Twisted's, on a reactor of ours or Twisted's, and the peer's plain socket."""
 
     def __init__(self, made: Any, protocol: Any, kind: type[tcp.Connection]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            self.peer = socket.create_connection(door.getsockname())
-            own, place = door.accept()
+        self.peer, own = socket_pair()
         self.peer.settimeout(5)
-        own.setblocking(False)
+        place = own.getpeername()
         self.made = made
         self.protocol = protocol
         self.connection: Any
@@ -264,6 +249,24 @@ def test_the_attributes_shown_to_python_are_twisteds_and_ours() -> None:
     assert all(hasattr(pair.connection, name) for name in sockets._NAMES)
     pair.connection.connectionLost(Failure(CONNECTION_DONE))
     pair.peer.close()
+
+
+def test_what_our_reactor_knows_of_twisteds() -> None:
+    """Where descriptors are kept, how they are polled, read from, and ended."""
+    with turning(epollreactor.EPollReactor) as made:
+        pair = Pair(made, Whole(), tcp.Server)
+        pair.connection.startReading()
+        descriptor = pair.connection.fileno()
+        assert made._selectables[descriptor] is pair.connection
+        pair.peer.sendall(b"hello")
+        assert made._poller.poll(1, len(made._selectables)) == [(descriptor, made._POLL_IN)]
+        made._doReadOrWrite(pair.connection, descriptor, made._POLL_IN)
+        made._disconnectSelectable(pair.connection, CONNECTION_DONE, True)
+        assert pair.protocol.told == [b"hello", type(CONNECTION_DONE)]
+        assert descriptor not in made._selectables
+        made.callLater(5, print)
+        assert 0 < made.timeout() <= 5
+        pair.peer.close()
 
 
 # Clients that are accepted
