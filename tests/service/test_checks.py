@@ -5,14 +5,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from twisted.internet.address import IPv4Address
-from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 
 from stomprelay.relay.model.group import Checks, Group
 from stomprelay.service.brokers import WATCHED
 from tests.service.harness import (
     CONNECT,
-    CONNECTED,
     FakeTransport,
     RelayHarness,
     failover,
@@ -20,71 +17,20 @@ from tests.service.harness import (
     movable,
     upstream,
 )
+from tests.service.scripted import ScriptedBrokers
 
 
-def harness(*groups: Group, **settings: Any) -> RelayHarness:
-    """A relay in front of these groups."""
-    return RelayHarness(listener(upstream=movable(*groups, **settings)))
+def brokers_of(group: Group, **settings: Any) -> ScriptedBrokers:
+    """The brokers of a relay in front of this group."""
+    return ScriptedBrokers(RelayHarness(listener(upstream=movable(group, **settings))))
 
 
-class ScriptedBrokers:
-    """A harness whose brokers answer or not as the test says: by number, those in `up` do."""
-
-    def __init__(self, harness: RelayHarness) -> None:
-        self.harness = harness
-        self.up = {1, 2, 3}
-        self.transports: dict[int, list[FakeTransport]] = {1: [], 2: [], 3: []}
-
-    def answer(self) -> None:
-        """All attempts that are under way find their brokers, and those their CONNECTED."""
-        reactor = self.harness.reactor
-        while reactor.tcpClients:
-            host, _, factory, _, _ = reactor.tcpClients.pop(0)
-            number = int(host.rpartition(".")[2])
-            if number not in self.up:
-                reactor.tcpClients.append((host, 0, factory, 0, None))
-                self.harness.refuse(ConnectionRefusedError())
-                continue
-            transport = FakeTransport(factory.buildProtocol(None), IPv4Address("TCP", host, 61613))
-            transport.protocol.makeConnection(transport)
-            self.transports[number].append(transport)
-            if b"CONNECT\n" in transport.written():
-                transport.sends(CONNECTED)
-
-    def client(self) -> FakeTransport:
-        """A client, and a broker for it."""
-        client = self.harness.client()
-        client.sends(CONNECT)
-        self.answer()
-        return client
-
-    def fail(self, number: int) -> None:
-        """A broker goes down with all its connections."""
-        self.up.discard(number)
-        transports, self.transports[number] = self.transports[number], []
-        for transport in transports:
-            if not transport.ends:
-                transport.disconnects(ConnectionLost())
-        self.answer()
-
-    def pass_time(self, seconds: int) -> None:
-        """Second by second; whoever is told DISCONNECT confirms it."""
-        for _ in range(seconds):
-            self.harness.reactor.advance(1)
-            self.answer()
-            for transports in self.transports.values():
-                for transport in transports:
-                    said = transport.written()
-                    if not transport.ends and b"DISCONNECT\nreceipt:" in said:
-                        receipt = said.partition(b"DISCONNECT\nreceipt:")[2].partition(b"\n")[0]
-                        transport.sends(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
-                        transport.disconnects()
-            self.answer()
-
-    @property
-    def sessions(self) -> list[int]:
-        """How many sessions each broker has."""
-        return [entry.broker.health.sessions for entry in self.harness.service.state.brokers]
+def client_of(brokers: ScriptedBrokers) -> FakeTransport:
+    """A client, and a broker for it."""
+    client = brokers.harness.client()
+    client.sends(CONNECT)
+    brokers.answer()
+    return client
 
 
 # Probes
@@ -92,7 +38,7 @@ class ScriptedBrokers:
 
 def test_a_probe_finds_an_outage_that_no_client_met(log: list[str]) -> None:
     """And its end; each is told once, and sessions that come do not try that broker."""
-    brokers = ScriptedBrokers(harness(failover(1, 2), checks=Checks(probe=2.0, longest_pause=1.0)))
+    brokers = brokers_of(failover(1, 2), checks=Checks(probe=2.0, longest_pause=1.0))
     brokers.up = {2}
     brokers.pass_time(4)
     assert [line for line in log if "is down" in line] == [
@@ -128,8 +74,8 @@ def test_probes_end_with_the_service() -> None:
 
 def test_sessions_return_to_the_preferred_broker() -> None:
     """As many a second as may; those that are not quiet stay until they are."""
-    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True), rebalance_rate=2.0))
-    clients = [brokers.client() for _ in range(6)]
+    brokers = brokers_of(failover(1, 2, priority_backup=True), rebalance_rate=2.0)
+    clients = [client_of(brokers) for _ in range(6)]
     assert brokers.sessions == [6, 0]
     brokers.fail(1)
     brokers.pass_time(2)
@@ -153,8 +99,8 @@ def test_sessions_return_to_the_preferred_broker() -> None:
 
 def test_a_round_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
     """It is logged, its other parts are done, and the next one comes."""
-    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True)))
-    brokers.client()
+    brokers = brokers_of(failover(1, 2, priority_backup=True))
+    client_of(brokers)
     brokers.fail(1)
     brokers.up.add(1)
     calls: list[float] = []

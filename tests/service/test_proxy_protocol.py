@@ -9,7 +9,6 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.config.address import broker
-from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.network.endpoints import client_endpoint
 from stomprelay.service.network.proxy_protocol import LOCAL, ProxyHeaderEndpoint, header
@@ -103,17 +102,6 @@ def _client(harness: RelayHarness, connect: bytes = CONNECT, address: Any = CLIE
     transport.protocol.makeConnection(transport)
     transport.sends(connect)
     return transport
-
-
-def _introduced(**settings: Any) -> Listener:
-    return listener(upstream=upstream(proxy_protocol=True, **settings))
-
-
-def test_a_sessions_connection() -> None:
-    """The header is the first that the broker gets, then CONNECT."""
-    harness = RelayHarness(_introduced())
-    _client(harness)
-    assert harness.broker().written().startswith(header(CLIENT, LISTENER) + b"CONNECT\n")
 
 
 def test_behind_a_proxy_that_introduces_its_clients() -> None:
