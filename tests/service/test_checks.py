@@ -15,6 +15,7 @@ from tests.service.harness import (
     failover,
     listener,
     movable,
+    result,
     upstream,
 )
 from tests.service.scripted import ScriptedBrokers
@@ -60,10 +61,9 @@ def test_probes_end_with_the_service() -> None:
     here = RelayHarness(listener(upstream=upstream(checks=Checks(probe=1.0))))
     here.reactor.advance(3)
     assert len(here.reactor.tcpClients) == 1
-    stopped: list[object] = []
-    _ = here.service.stopService().addCallback(stopped.append)
+    stopped = here.service.stopService()
     assert here.reactor.connectors[0].stoppedConnecting
-    assert stopped == [None]
+    result(stopped)
     assert here.service.state.runtime.protocols == {}
     here.reactor.advance(0)
     assert here.reactor.getDelayedCalls() == []

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 from twisted.internet.address import UNIXAddress
-from twisted.internet.defer import maybeDeferred
-from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.network.endpoints import BadEndpoint
-from tests.service.harness import CONNECT, SEND, BrokerHarness, FakeTransport
+from tests.service.harness import CONNECT, SEND, BrokerHarness, FakeTransport, result
 from tests.service.sockets import reactor
 
 
@@ -38,34 +36,22 @@ def test_a_client_that_is_not_read_from_is_not_silent() -> None:
     assert b"heart-beat missed" in client.written()
 
 
-def test_the_log_names_the_session_and_no_secret() -> None:
+def test_the_log_names_the_session_and_no_secret(log: list[str]) -> None:
     """One line for each thing worth one; an ERROR is a warning."""
     harness = BrokerHarness()
     secret = CONNECT.replace(b"host:/\n", b"host:/\nlogin:alice\npasscode:sesame\n")
-    with capturedLogs() as logs:
-        good, bad = harness.client(connect=secret), harness.client(connect=secret)
-        bad.sends(b"NONSENSE\n\nsesame\0")
-        good.disconnects()
-    name = harness.service.broker.name.decode()
-    lines = [(event["log_level"], formatEvent(event)) for event in logs]
-    assert (LogLevel.info, f"embedded broker: connected: {name}-session-1: STOMP 1.2") in lines
-    assert (
-        LogLevel.info,
-        f"embedded broker: vanished: {name}-session-1: client left without DISCONNECT",
-    ) in lines
-    (error,) = (text for level, text in lines if level is LogLevel.warn)
-    assert error.startswith(f"embedded broker: error: {name}-session-2: ")
-    assert not [text for _, text in lines if "sesame" in text or "alice" in text]
+    good, bad = harness.client(connect=secret), harness.client(connect=secret)
+    bad.sends(b"NONSENSE\n\nsesame\0")
+    good.disconnects()
+    name = f"{harness.service.broker.name.decode()}-session"
+    assert f"info: embedded broker: connected: {name}-1: STOMP 1.2" in log
+    assert f"info: embedded broker: vanished: {name}-1: client left without DISCONNECT" in log
+    (error,) = (line for line in log if line.startswith("warn: "))
+    assert error.startswith(f"warn: embedded broker: error: {name}-2: ")
+    assert not [line for line in log if "sesame" in line or "alice" in line]
 
 
 # The service around them
-
-
-def stop(harness: BrokerHarness) -> list[Any]:
-    """Begin to stop; the list holds what `stopService` fired with, once it did."""
-    results: list[Any] = []
-    _ended = maybeDeferred(harness.service.stopService).addBoth(results.append)
-    return results
 
 
 def test_a_client_that_lingers_is_a_connection_and_no_client() -> None:
@@ -76,10 +62,10 @@ def test_a_client_that_lingers_is_a_connection_and_no_client() -> None:
     leaving.sends(b"DISCONNECT\n\n\0")
     assert (len(harness.service.clients), harness.service.runtime.sockets) == (1, 2)
     staying.disconnects()
-    stopped = stop(harness)
-    assert stopped == []
+    stopped: Any = harness.service.stopService()
+    assert not stopped.called
     leaving.disconnects()
-    assert stopped == [None]
+    result(stopped)
 
 
 def test_no_two_brokers_give_the_same_ids() -> None:
@@ -96,14 +82,13 @@ def test_stopping_tells_every_client() -> None:
     """And waits until they have gone."""
     harness = BrokerHarness()
     clients = [harness.caller(data=CONNECT) for _ in range(3)]
-    stopped: list[object] = []
-    _ = harness.service.stopService().addCallback(stopped.append)
+    stopped: Any = harness.service.stopService()
     for client in clients:
         assert b"ERROR\nmessage:the broker is stopping\n" in client.written()
         assert client.ends == ["half"]
-        assert stopped == []
+        assert not stopped.called
         client.disconnects()
-    assert stopped == [None]
+    result(stopped)
     assert harness.reactor.getDelayedCalls() == []
 
 

@@ -159,7 +159,9 @@ async def test_a_relay_that_is_gone_in_the_middle(path: Path, monkeypatch: pytes
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_new_relay_that_takes_too_long(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_relay_that_takes_too_long(
+    path: Path, monkeypatch: pytest.MonkeyPatch, log: list[str]
+) -> None:
     """The old one has given up on it, and goes on; the new one ends."""
     monkeypatch.setattr(module, "WITHIN", 0.05)
     ended: list[int] = []
@@ -167,14 +169,11 @@ async def test_a_new_relay_that_takes_too_long(path: Path, monkeypatch: pytest.M
     first, second = Relay(path, public=ANY_PORT), Relay(path, public=ANY_PORT)
     first.start()
     place = f"tcp:127.0.0.1:{port_of(first.listening['public'])}"
-    with capturedLogs() as logs:
-        await second.take()
-        await until(lambda: any("it was not ready" in text for text in words(logs)))
-        second.start()
-        await until(lambda: ended)
-    assert words(logs)[-1] == (
-        "handover: the relay that runs goes on, this one ends: it was not ready in 0.05 s"
-    )
+    await second.take()
+    await until(lambda: any("it was not ready" in line for line in log))
+    second.start()
+    await until(lambda: ended)
+    assert log[-1].endswith("the relay that runs goes on, this one ends: it was not ready in 0.05 s")
     await stopped(second.service)
     assert await first.reached("public", place)
     assert first.reactor.stops == 0
