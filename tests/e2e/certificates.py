@@ -19,6 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _DAY = datetime.timedelta(days=1)
+_SIGNS = x509.KeyUsage(
+    *[False] * 5, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False
+)
+"""What the key of an authority may do: sign certificates, and nothing of the first five."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Authority:
             .not_valid_before(now - _DAY)
             .not_valid_after(now + 30 * _DAY)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(_certificate_signing(), critical=True)
+            .add_extension(_SIGNS, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer._key.public_key()), critical=False
@@ -104,17 +108,3 @@ class Authority:
 
 def _name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _certificate_signing() -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=True,
-        encipher_only=False,
-        decipher_only=False,
-    )

@@ -7,7 +7,6 @@ import select
 import socket
 import ssl
 from collections.abc import Container
-from types import TracebackType
 from typing import Self
 
 from tests.e2e.child import PATIENCE
@@ -45,9 +44,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def write(self, data: bytes) -> None:
@@ -126,9 +123,7 @@ class ScriptedBroker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     @property

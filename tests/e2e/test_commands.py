@@ -21,7 +21,7 @@ import pytest
 from stomprelay.cli.commands import parser
 from stomprelay.pipeline import cli as pipeline
 from tests.config.reference import put_secrets
-from tests.e2e.child import PATIENCE, Child
+from tests.e2e.child import PATIENCE, Child, wait_until
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
 from tests.e2e.relay import ROOT, launch, relay, serving
@@ -331,13 +331,11 @@ def say_until(bash: "subprocess.Popen[str]", command: str, printed: str) -> str:
 
 def wait_for_line(log: Path, end: str) -> None:
     """Wait until a line of a log, which may not be there yet, ends so."""
-    text = ""
-    for _ in range(int(PATIENCE / 0.05)):
-        text = log.read_text() if log.exists() else ""
-        if end in text:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"no {end!r} in {log.name}:\n{text}")
+
+    def text() -> str:
+        return log.read_text() if log.exists() else ""
+
+    wait_until(lambda: end in text(), lambda: f"no {end!r} in {log.name}:\n{text()}")
 
 
 @pytest.mark.parametrize("block", of("console"))

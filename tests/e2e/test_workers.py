@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import brokers
-from tests.e2e.child import PATIENCE
+from tests.e2e.child import PATIENCE, wait_until
 from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
 from tests.e2e.raw import CONNECT, Closed, Connection, ScriptedBroker
@@ -274,10 +274,7 @@ def test_a_parent_that_is_killed(tmp_path: Path, broker: int) -> None:
         child.send(signal.SIGKILL)
         assert b"the relay is stopping" in client.error()
         client.close()
-        deadline = time.monotonic() + PATIENCE
-        while any(map(there, found)):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: not any(map(there, found)))
         with socket.create_server(("127.0.0.1", port)):
             pass
     finally:
@@ -321,22 +318,16 @@ def test_a_daemon(tmp_path: Path, broker: int) -> None:
         check=False,
     )
     assert begun.returncode == 0, begun.stdout + begun.stderr
-    deadline = time.monotonic() + PATIENCE
+    line = re.compile(r"\[worker \d, stomprelay#info\] relay-.*: disconnected")
     try:
         Talker.at(port).leave()
-        while not re.search(r"\[worker \d, stomprelay#info\] relay-.*: disconnected", log.read_text()):
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: line.search(log.read_text()), log.read_text)
         os.kill(int(pid.read_text()), signal.SIGUSR1)
-        while not log.with_name("relay.log.1").exists():
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+        wait_until(log.with_name("relay.log.1").exists, log.read_text)
         Talker.at(port).leave()
     finally:
         os.kill(int(pid.read_text()), signal.SIGTERM)
-        while pid.exists():
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: not pid.exists(), log.read_text)
     assert "Traceback" not in log.read_text()
 
 

@@ -117,11 +117,7 @@ def test_an_answer_in_pieces() -> None:
         (b"Upgrade: websocket", b"Upgrade: h2c", "the peer switched to something other than WebSocket"),
         (b"Connection: Upgrade", b"Connection: close", "the peer switched to something other than WebSocket"),
         (b"Accept: ", b"Accept: x", "the peer answered another WebSocket's handshake"),
-        (
-            b"\r\n\r\n",
-            b"\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
-            "the peer speaks an extension",
-        ),
+        (b"\r\n\r\n", b"\r\nSec-WebSocket-Extensions: other\r\n\r\n", "the peer speaks an extension"),
         (b"v12.stomp", b"mqtt", "the peer chose a subprotocol"),
         (b"\r\n\r\n", b"\r\nX: " + b"x" * 20000, NO_HTTP),
         (b"\r\nUpgrade:", b"\r\n folded\r\nUpgrade:", NO_HTTP),
@@ -200,17 +196,12 @@ def test_one_frame_in_a_message() -> None:
     assert [first for first, _ in found] == [TEXT, TEXT, BINARY]
 
 
-@given(
-    st.lists(
-        st.builds(
-            lambda body, eols: b"SEND\na:b\ncontent-length:%d\n\n%b\0%b" % (len(body), body, b"\n" * eols),
-            st.binary(max_size=20),
-            st.integers(0, 2),
-        ),
-        max_size=5,
-    ),
-    st.integers(0, 2),
-)
+def counted(body: bytes, eols: int) -> bytes:
+    """A frame with a `content-length`, and so many EOLs behind it."""
+    return b"SEND\na:b\ncontent-length:%d\n\n%b\0%b" % (len(body), body, b"\n" * eols)
+
+
+@given(st.lists(st.builds(counted, st.binary(max_size=20), st.integers(0, 2)), max_size=5), st.integers(0, 2))
 def test_frames_told_apart(frames: list[bytes], eols: int) -> None:
     """Whatever bodies hold; EOLs in front are a message of their own."""
     first = [b"\n" * eols] if eols else []
