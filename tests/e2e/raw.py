@@ -31,12 +31,12 @@ class Connection:
         _open.add(self)
 
     @classmethod
-    def to(cls, port: int, tls: ssl.SSLContext | None = None, name: str = "localhost") -> Self:
+    def to(cls, port: int, tls: ssl.SSLContext | None = None) -> Self:
         """Connect to a port of 127.0.0.1, with TLS where a context is given."""
         plain = socket.create_connection(("127.0.0.1", port), PATIENCE)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            return cls(tls.wrap_socket(plain, server_hostname=name) if tls else plain)
+            return cls(tls.wrap_socket(plain, server_hostname="localhost") if tls else plain)
         except BaseException:
             plain.close()
             raise

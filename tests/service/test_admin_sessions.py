@@ -261,9 +261,9 @@ def test_one_who_asks_at_a_time(harness: RelayHarness) -> None:
 # Ending one
 
 
-def killed(harness: RelayHarness, name: str, body: bytes = b"{}", **headers: str) -> Answer:
+def killed(harness: RelayHarness, name: str) -> Answer:
     """The answer to an order to end this session."""
-    return Answer(harness, f"/sessions/{name}/kill", "POST", body, **{"content_type": JSON, **headers})
+    return Answer(harness, f"/sessions/{name}/kill", "POST", b"{}", content_type=JSON)
 
 
 def test_a_session_is_ended(harness: RelayHarness, log: list[str]) -> None:

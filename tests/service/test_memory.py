@@ -27,9 +27,9 @@ def kept(harness: RelayHarness) -> int:
     return snapshot(harness.service.state, whole=False).memory.kept
 
 
-def comes_on(harness: RelayHarness, client: FakeTransport, data: bytes, piece: int = 25_000) -> int:
+def comes_on(harness: RelayHarness, client: FakeTransport, data: bytes) -> int:
     """The client sends this, as long as it is read from. Return how much of it was read."""
-    read = 0
+    read, piece = 0, 25_000
     while client.reading and read < len(data):
         client.sends(data[read : read + piece])
         read += piece

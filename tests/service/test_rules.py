@@ -2,22 +2,12 @@
 
 import pytest
 
-from stomprelay.config import Config
 from stomprelay.relay.model.rules import AccessRules
-from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service import relay as service_relay
 from tests.service.harness import CONNECT, SUBSCRIBE, RelayHarness, listener, upstream
+from tests.service.test_reload import reload
 
 NOTHING = AccessRules((), allow=False)
-
-
-def reload(harness: RelayHarness, main: Upstream, rules: AccessRules | None, name: str = "public") -> None:
-    """The configuration has these rules for its listener."""
-    prepared = harness.service.prepare(
-        "stomprelay.toml", Config((listener(name=name, upstream=main, rules=rules),))
-    )
-    prepared.open()
-    _ = prepared.commit()
 
 
 def test_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +21,7 @@ def test_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = [harness.session() for _ in range(6)]
     for client, _ in sessions:
         client.sends(SUBSCRIBE)
-    reload(harness, main, NOTHING)
+    reload(harness, listener(upstream=main, rules=NOTHING))
     assert sum(b"DISCONNECT" in broker.value() for _, broker in sessions) == 1
     sessions[0][0].disconnects()
     harness.reactor.pump([0] * 6)

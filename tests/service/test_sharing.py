@@ -28,7 +28,7 @@ from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, r
 
 @asynccontextmanager
 async def shared(
-    description: str, *workers: Accepting, worker: str = ""
+    description: str, *workers: Accepting
 ) -> AsyncIterator[tuple[ListeningService, list[ListeningService]]]:
     """A parent that holds an endpoint, and workers that accept there."""
     async with AsyncExitStack() as stack:
@@ -36,7 +36,7 @@ async def shared(
         await stack.enter_async_context(running(parent))
         descriptor = parent.hold()
         accepting = [
-            listening_service(reactor, "public", worker or description, each, inherited=os.dup(descriptor))
+            listening_service(reactor, "public", description, each, inherited=os.dup(descriptor))
             for each in workers
         ]
         for each in accepting:

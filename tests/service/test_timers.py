@@ -10,17 +10,14 @@ from stomprelay.service.connection.runtime import TICKS, Runtime, Timed
 
 
 class Sleeper(Timed):
-    """Writes down when it was woken; may set its alarm again."""
+    """Writes down when it was woken."""
 
-    def __init__(self, runtime: Runtime, again: float = inf) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
-        self.again = again
         self.woken: list[float] = []
 
     def woke(self, now: float) -> None:
         self.woken.append(now)
-        if self.again < inf:
-            self.set_timer(now + self.again)
 
 
 @pytest.fixture
