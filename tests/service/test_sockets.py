@@ -272,6 +272,14 @@ def test_what_our_reactor_knows_of_twisteds() -> None:
 # Clients that are accepted
 
 
+def server(host: str) -> socket.socket:
+    """A socket that listens at this address. Skips the test where there is no such address."""
+    try:
+        return socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError:
+        pytest.skip("no such addresses here")
+
+
 @pytest.mark.parametrize(
     ("interface", "kind", "host"), [("127.0.0.1", IPv4Address, "127.0.0.1"), ("\\:\\:1", IPv6Address, "::1")]
 )
@@ -279,10 +287,7 @@ def test_what_our_reactor_knows_of_twisteds() -> None:
 async def test_a_client_is_accepted(interface: str, kind: type, host: str) -> None:
     """With the addresses and the options that it should have."""
     accepting = Accepting()
-    try:
-        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-    except OSError:
-        pytest.skip("no such addresses here")
+    server(host).close()
     service = listening_service(reactor, "public", f"tcp:0:interface={interface}", accepting)
     async with running(service):
         with closing(socket.create_connection((host, port_of(service)))) as client:
@@ -366,12 +371,7 @@ REACTORS = pytest.mark.parametrize("kind", [epollreactor.EPollReactor, RelayReac
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_connection_is_made(kind: type, host: str) -> None:
     """Whoever makes it, the factory is told the same."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        door = socket.create_server((host, 0), family=family)
-    except OSError:
-        pytest.skip("no such addresses here")
-    with turning(kind) as made, door:
+    with turning(kind) as made, server(host) as door:
         factory = Told(Whole())
         port = door.getsockname()[1]
         connector = made.connectTCP(host, port, factory, 5)
@@ -388,13 +388,8 @@ def test_a_connection_is_made(kind: type, host: str) -> None:
         turn(made)
         assert factory.made.told == [b"hello", error.ConnectionDone]
         address = IPv6Address("TCP", host, port) if ":" in host else IPv4Address("TCP", host, port)
-        assert factory.told == [
-            "start",
-            ("begun", address),
-            ("built", address),
-            ("lost", error.ConnectionDone),
-            "stop",
-        ]
+        begun, built, lost = ("begun", address), ("built", address), ("lost", error.ConnectionDone)
+        assert factory.told == ["start", begun, built, lost, "stop"]
         assert made.getDelayedCalls() == []
 
 
