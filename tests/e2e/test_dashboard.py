@@ -281,9 +281,7 @@ def ask(found: Any, button: str, verb: str) -> None:
 
 
 def test_orders_reach_a_relay(browser: Any, tmp_path: Path) -> None:
-    """A real one: a broker is paused and resumed, a session is ended, nobody is let in for a while, the configuration
-    is read anew, each once it is said to be meant.
-    """
+    """A real one: pause and resume a broker, end a session, drain, reload, each once it is said to be meant."""
     with served(tmp_path, 'uri = "failover:(memory:)"') as running:
         client, other = Connection.to(running.port), Connection.to(running.port)
         client.connect(login="<b>me</b>")

@@ -47,9 +47,7 @@ SURVIVORS: tuple[tuple[LibraryFacts, str, LibraryFacts, str, str, int], ...] = (
 def test_tables_say_what_a_failover_was(
     tmp_path: Path, rabbitmq: Broker, activemq: Broker, client: Callable[[LibraryFacts], Client], queue: str
 ) -> None:
-    """The broker that serves is lost under load: one outage of all sessions, and the books of messages, frames said
-    again, stale ACKs and deliveries are those of clients and relay.
-    """
+    """A broker is lost under load: outage, messages, frames said again and ACKs are as clients and relay count them."""
     journal, tables = tmp_path / "journal", tmp_path / "tables"
     recorded = f'[journal]\ndirectory = "{journal}"\nsegment_size = 500000\nbodies = "all"\n'
     with (

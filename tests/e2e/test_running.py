@@ -130,9 +130,7 @@ def read_by(child: Child, path: Path) -> TextIO:
 
 @pytest.mark.parametrize("way", DOORS)
 def test_signals_that_come_while_it_starts(tmp_path: Path, way: str) -> None:
-    """They wait until it has started, which it has not before it has its configuration. Of one that it has no use for
-    it says so in a line, and goes on.
-    """
+    """They wait until it has started and has its configuration; of one without use it says so, and goes on."""
     port, path = free_port(), tmp_path / "stomprelay.toml"
     text = f'[listener.default]\nendpoint = "{place(port)}"\n'
     os.mkfifo(path)

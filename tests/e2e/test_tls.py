@@ -59,9 +59,7 @@ def test_tls_to_a_broker_in_java(
 def test_what_clients_offer(
     tmp_path: Path, authority: Authority, memory: Broker, workers: int, version: ssl.TLSVersion
 ) -> None:
-    """By ALPN, at every kind of endpoint: who offers HTTP to a listener with WebSocket, or to `admin`, gets it; who
-    offers something else gets no answer, and is served, also after the certificate was renewed, which is shown then.
-    """
+    """By ALPN, who offers HTTP gets it where it is spoken; others are served; a renewed certificate is shown."""
     own, table = authority.issue("relay"), files(authority.issue("relay"))
     (tmp_path / "pems").mkdir()
     (tmp_path / "pems" / "own.pem").write_bytes(own.certificate.read_bytes() + own.key.read_bytes())

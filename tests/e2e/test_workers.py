@@ -302,9 +302,7 @@ def test_systemd_hears_when_all_serve(tmp_path: Path, broker: int, monkeypatch: 
 
 @pytest.mark.ci
 def test_a_daemon(tmp_path: Path, broker: int) -> None:
-    """The process of the pidfile is the one to stop; the log has the lines of all workers, and begins anew when it is
-    told to.
-    """
+    """The process of the pidfile is the one to stop; one log has the lines of all, and begins anew when told."""
     port, pid, log = free_port(), tmp_path / "relay.pid", tmp_path / "relay.log"
     options = ["--listen", f"tcp:{port}:interface=127.0.0.1", "-u", f"tcp://127.0.0.1:{broker}"]
     begun = subprocess.run(

@@ -91,9 +91,7 @@ def test_what_does_not_say_the_token(said: str) -> None:
     "path", ["/", "/metrics", "/brokers", "/sessions", "/nothing", "/healthz/", "//livez", "/livez?x=1/"]
 )
 def test_without_the_token_nothing_is_shown_or_done(pair: RelayHarness, path: str) -> None:
-    """Not even what is there, and a page of another site does not even hear that there is a token; but the probes
-    answer to anybody, for what asks for them has no secrets.
-    """
+    """Not even what is there, nor to another site that there is a token; but the probes answer to anybody."""
     factory = site(pair.service.state, pair.reactor, (), TOKEN)
     assert Answer(pair, path, factory=factory, host="attacker.example").status == 421
     pair.client()

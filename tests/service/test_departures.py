@@ -105,9 +105,7 @@ def reset_at_close(client: Peer) -> None:
 async def test_a_client_that_leaves_while_its_broker_reads_nothing(
     tmp_path: Path, survives: bool, cut: bool, secured: bool
 ) -> None:
-    """Its descriptor, its session and its broker connection are gone, though nobody has taken what it sent. With TLS
-    its socket is watched, not the layer above.
-    """
+    """Descriptor, session and broker connection are gone; with TLS it is the socket that is watched."""
     tls = serving(Authority(tmp_path, "Authority").issue("Broker", ("localhost",))) if secured else None
     async with scene(survives=survives, linger=0.1, tls=tls) as play:
         client, answering = await play.session(f"tls:localhost:trustRoots={tmp_path}" if secured else LOCAL)

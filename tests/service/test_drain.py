@@ -43,9 +43,7 @@ class Stopping:
 
 
 def test_what_was_taken_is_delivered(log: list[str]) -> None:
-    """All fifty arrive when the broker is resumed in time, for which brokers are probed; the client has its receipts,
-    and then hears why it ends. No new client comes in.
-    """
+    """All fifty arrive at the broker, once probes find it; then the client hears why it ends. No other comes in."""
     stopping = Stopping()
     service = stopping.relay.service
     assert stopping.relay.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)) is None

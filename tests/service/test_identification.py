@@ -127,9 +127,7 @@ def test_who_is_refused(said: tuple[Any, ...], reason: str) -> None:
 
 
 def test_a_newer_token() -> None:
-    """The session goes on until that expires, and is no second one of its user; a bad one does not end it, nor failures
-    of its neighbours, by which logins of its address are looked at no more.
-    """
+    """It prolongs the session, which counts once; a bad one does not end it, nor do failures of its neighbours."""
     harness = Harness(most=1, renew=b"/relay/token", tokens=TOKENS, broker=BrokerLogin.USER)
     client = harness.says("whoever", token(exp=NOW + 20))
     broker = harness.broker()

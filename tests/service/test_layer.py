@@ -288,9 +288,7 @@ class AsTwisteds:
 
 
 def test_twisted_is_as_we_know_it(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The private method that is replaced, and the calls of OpenSSL that are relied on. Where this fails, `layer` needs
-    another look.
-    """
+    """The method that is replaced, the calls of OpenSSL: where this fails, `layer` needs another look."""
     calls: list[str] = []
 
     def noted(name: str) -> None:

@@ -128,9 +128,7 @@ FRAGMENTS = st.tuples(RIGHT, st.text(max_size=60).map(str.encode)) | st.tuples(O
 
 @given(st.lists(FRAGMENTS, max_size=8), st.randoms(use_true_random=False))
 def test_any_pieces_are_what_wsproto_reads(fragments: list[tuple[int, bytes]], chance: random.Random) -> None:
-    """However the bytes are cut, payloads, pings and the fault are those that wsproto finds in the same pieces. It
-    keeps back a character that is not whole, which a fault may come behind.
-    """
+    """Payloads, pings and the fault; but wsproto keeps back half a character, which a fault may come behind."""
     most = {PING: 125, PONG: 125, CLOSE: 125}
     whole = b"".join(masked(first, payload[: most.get(first)]) for first, payload in fragments)
     cuts = sorted(chance.randrange(len(whole) + 1) for _ in range(chance.randrange(6)))

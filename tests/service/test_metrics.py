@@ -171,9 +171,7 @@ def test_so_many_destinations_and_no_more() -> None:
 
 
 def test_a_name_spoils_nothing() -> None:
-    """Quotes and what looks like a sample are part of the name, what could control a terminal or turn text around is
-    escaped; what is spelled alike is one series.
-    """
+    """Quotes and what looks like a sample are part of it, controls are escaped, what is spelled alike is one."""
     odd = '/queue/"} 1\nstomprelay_ready 0\r \x1b[2J\x9b\u2028\u202e\x00'
     shown = '/queue/"} 1\\nstomprelay_ready 0\\r \\x1b[2J\\x9b\\u2028\\u202e\\x00'
     names = (odd, "\\xff", "\\xff", "", None)

@@ -59,9 +59,7 @@ def test_a_client_that_was_held_when_it_closed_its_direction(harness: DriverHarn
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_broker_that_closes_its_direction(monkeypatch: pytest.MonkeyPatch, ended: bool) -> None:
-    """It is lost: it will answer nothing. What is queued for it is written before the connection ends, and the peer,
-    which has closed already, is not waited for, though its core ends the leg as any other.
-    """
+    """It is lost, as it will answer nothing; what is queued is written first, and nobody waits for its end."""
     harness = DriverHarness()
     protocol = LegProtocol(harness.driver, Leg(Side.UPSTREAM, Limits()))
     transport = FakeTransport(protocol)

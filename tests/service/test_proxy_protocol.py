@@ -37,9 +37,7 @@ LISTENER = IPv4Address("TCP", "192.0.2.9", 61613)
     ],
 )
 def test_the_octets(source: Any, destination: Any, octets: str) -> None:
-    """Version 2 and PROXY, TCP over IPv4 or IPv6, addresses and ports in the network's order; the zone of an address
-    means something to the relay's host alone.
-    """
+    """Version 2, PROXY, TCP over IPv4 or IPv6, addresses and ports; a zone means something to its host alone."""
     assert header(source, destination) == SIGNATURE + bytes.fromhex(octets)
 
 

@@ -204,9 +204,7 @@ def ask(
 
 
 def test_another_token() -> None:
-    """It holds at once: who is connected and waits is sent away, who was half way through a request has that one
-    answered, and no other.
-    """
+    """It holds at once: who waits is sent away, who is half way through a request has that one answered."""
     main = listener(upstream=upstream())
     place, old, new = "tcp:61680:interface=127.0.0.1", "0123456789abcdef", "fedcba9876543210"
     harness = RelayHarness(main, admin=place, admin_token=old.encode())

@@ -11,9 +11,7 @@ NOTHING = AccessRules((), allow=False)
 
 
 def test_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn that takes too long is the last for now; those that have not said CONNECT get them, too, and who is gone
-    meanwhile is no trouble.
-    """
+    """A turn that takes too long is the last for now; those before CONNECT have them; who is gone is no trouble."""
     monkeypatch.setattr(service_relay, "RULING", 0.0)
     main = upstream()
     harness = RelayHarness(listener(upstream=main))

@@ -553,9 +553,7 @@ def test_a_crew_is_ready_when_all_are(crew: Crew) -> None:
 
 
 def test_a_crew_that_is_drained(crew: Crew) -> None:
-    """All workers refuse clients, one that starts meanwhile as well; nobody is asked whether it is ready, then or when
-    the relay stops.
-    """
+    """All refuse clients, also one that starts meanwhile; nobody is asked whether it is ready, nor at the end."""
     _ = crew.drain(True)
     assert [asked(crew, number).orders for number in (1, 2)] == [[("drain", True)]] * 2
     assert result(crew.obstacles()) == [DRAINED]
