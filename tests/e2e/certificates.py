@@ -34,6 +34,11 @@ class Credentials:
     leaf: x509.Certificate
     private: ec.EllipticCurvePrivateKey
 
+    @property
+    def lines(self) -> str:
+        """The lines of a table of the configuration that name both files."""
+        return f'certificate = "{self.certificate}"\nkey = "{self.key}"\n'
+
     def keystore(self, path: Path, password: str) -> Path:
         """Write certificate and key as PKCS 12, for Java."""
         encryption = BestAvailableEncryption(password.encode())

@@ -113,9 +113,7 @@ def test_prometheus_asks(tmp_path: Path) -> None:
 admin_token_file = "admin.token"
 metrics = "tcp:{metrics}:interface=127.0.0.1"
 [admin_tls]
-certificate = "{own.certificate}"
-key = "{own.key}"
-"""
+{own.lines}"""
     with (
         served(tmp_path, more=admin, ports=[metrics]) as running,
         prometheus(tmp_path, configuration(tmp_path, metrics, running.admin.port)) as found,

@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.e2e.brokers import Broker
-from tests.e2e.certificates import Authority, Credentials
+from tests.e2e.certificates import Authority
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, ScriptedBroker, body, headers
 from tests.e2e.relay import relay, served
@@ -22,16 +22,11 @@ def upstream(uri: str, **tls: str | Path) -> str:
     return f'uri = "{uri}"\n' + "".join(f'tls.{key} = "{value}"\n' for key, value in tls.items())
 
 
-def files(credentials: Credentials) -> str:
-    """Return the lines that name a certificate and its key."""
-    return f'certificate = "{credentials.certificate}"\nkey = "{credentials.key}"\n'
-
-
 @pytest.mark.broker
 def test_tls_on_both_sides(tmp_path: Path, authority: Authority, rabbitmq: Broker) -> None:
     """A client on a TLS listener reaches RabbitMQ's TLS port; both certificates are verified."""
     behind = upstream(f"ssl://localhost:{rabbitmq.tls_port}", ca=authority.file)
-    tls = f"[listener.main.tls]\n{files(authority.issue('relay'))}"
+    tls = f"[listener.main.tls]\n{authority.issue('relay').lines}"
     trust = ssl.create_default_context(cafile=str(authority.file))
     with served(tmp_path, behind, tls) as running, Connection.to(running.port, trust) as client:
         assert client.connect().startswith(b"CONNECTED\n")
@@ -60,7 +55,8 @@ def test_what_clients_offer(
     tmp_path: Path, authority: Authority, memory: Broker, workers: int, version: ssl.TLSVersion
 ) -> None:
     """By ALPN, who offers HTTP gets it where it is spoken; others are served; a renewed certificate is shown."""
-    own, table = authority.issue("relay"), files(authority.issue("relay"))
+    own = authority.issue("relay")
+    table = own.lines
     (tmp_path / "pems").mkdir()
     (tmp_path / "pems" / "own.pem").write_bytes(own.certificate.read_bytes() + own.key.read_bytes())
     paths = f"certKey={own.certificate}:privateKey={own.key}"

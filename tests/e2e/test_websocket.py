@@ -89,8 +89,7 @@ def test_heart_beats(url: str) -> None:
 @pytest.mark.ci
 def test_over_tls(tmp_path: Path, authority: Authority) -> None:
     """`wss://` in Node and in a browser that trust the authority; of a browser that does not the log tells."""
-    own = authority.issue("relay")
-    tls = f'[listener.main.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"'
+    tls = f"[listener.main.tls]\n{authority.issue('relay').lines}"
     home = trusting(tmp_path / "home", authority.file)
     with (
         site(stompjs.library_page()) as origin,
@@ -114,15 +113,13 @@ def test_over_tls(tmp_path: Path, authority: Authority) -> None:
 @pytest.mark.parametrize("showing", [True, False])
 def test_a_client_certificate(tmp_path: Path, authority: Authority, showing: bool) -> None:
     """Where one is required, who shows it gets its WebSocket, and who does not gets nothing."""
-    own, theirs = authority.issue("relay"), authority.issue("client", client=True)
+    theirs = authority.issue("client", client=True)
     trust = ssl.create_default_context(cafile=str(authority.file))
     if showing:
         trust.load_cert_chain(theirs.certificate, theirs.key)
-    tls = (
-        f'web = true\n[listener.main.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"\n'
-        f'client_ca = "{authority.file}"\nrequire_client_certificate = true\n'
-    )
-    with served(tmp_path, listener=tls) as running:
+    tls = f"web = true\n[listener.main.tls]\n{authority.issue('relay').lines}"
+    wanted = f'client_ca = "{authority.file}"\nrequire_client_certificate = true\n'
+    with served(tmp_path, listener=tls + wanted) as running:
         try:
             with Connection.to(running.port, trust) as client:
                 client.write(HANDSHAKE)

@@ -74,15 +74,6 @@ def harness() -> RelayHarness:
     return RelayHarness(listener(name="public"), listener(name='odd"\\<name>', endpoint="tcp:61614"))
 
 
-def test_health_while_stopping(harness: RelayHarness) -> None:
-    """A load balancer must send no more clients."""
-    harness.session()
-    _ = harness.service.stopService()
-    answer = Answer(harness, "/healthz")
-    assert (answer.status, answer.text) == (503, "stopping\n")
-    assert json.loads(Answer(harness, "/overview").text)["stopping"] is True
-
-
 def test_health_of_the_journal(tmp_path: Path) -> None:
     """A disk that fails is told; the relay is unfit only where nobody is read from because of it."""
     harness = JournalHarness(tmp_path)
