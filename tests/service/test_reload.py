@@ -18,6 +18,8 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import Config, ConfigError
 from stomprelay.config.change import ConfigSource
+from stomprelay.relay.model.rules import AccessRules
+from stomprelay.service import relay as service_relay
 from stomprelay.service.brokers import _Asked
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import CannotStart
@@ -177,6 +179,31 @@ def test_a_move_to_a_broker_that_is_taken_out() -> None:
     reload(harness, listener(upstream=movable(failover(1, 2))))
     assert harness.service._checks._placed(group) == {one: 0, two: 0}
     assert client.ends == []
+
+
+# Rules
+
+
+def test_rules_of_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn that takes too long is the last for now; those before CONNECT have them; who is gone is no trouble."""
+    monkeypatch.setattr(service_relay, "RULING", 0.0)
+    main = upstream()
+    harness = RelayHarness(listener(upstream=main))
+    early = harness.client()
+    sessions = [harness.session() for _ in range(6)]
+    for client, _ in sessions:
+        client.sends(SUBSCRIBE)
+    reload(harness, listener(upstream=main, rules=AccessRules((), allow=False)))
+    assert sum(b"DISCONNECT" in broker.value() for _, broker in sessions) == 1
+    sessions[0][0].disconnects()
+    harness.reactor.pump([0] * 6)
+    for _, broker in sessions:
+        if b"DISCONNECT\nreceipt:" in broker.value():
+            broker.parts()
+    assert len(harness.service.state.sessions) == 1
+    early.sends(CONNECT)
+    harness.broker()
+    assert len(harness.service.state.sessions) == 1
 
 
 # The admin endpoint
