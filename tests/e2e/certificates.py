@@ -19,10 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _DAY = datetime.timedelta(days=1)
-_SIGNS = x509.KeyUsage(
-    *[False] * 5, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False
-)
-"""What the key of an authority may do: sign certificates, and nothing of the first five."""
+_SIGNS = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+"""What the key of an authority may do: sign certificates and lists of those that are revoked."""
 
 
 @dataclass(frozen=True)
