@@ -24,7 +24,7 @@ from tests.config.reference import put_secrets
 from tests.e2e.child import PATIENCE, Child, wait_until
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import ROOT, launch, relay, serving
+from tests.e2e.relay import ROOT, launch, relay, run, serving
 
 pytestmark = pytest.mark.e2e
 
@@ -154,16 +154,7 @@ class Stage:
 
     def bash(self, command: str) -> str:
         """Run it, and return what it printed. It has to succeed."""
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.directory,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        done = run(self.directory, "bash", "-c", command, **self.environment)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout
 

@@ -162,11 +162,8 @@ def test_a_log_of_json(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in child.output.splitlines()]
     assert all({"time", "level", "message", "source"} <= line.keys() for line in lines)
     [connected] = [line for line in lines if line.get("event") == "connected" and "session" in line]
-    assert (connected["level"], connected["source"], connected["listener"]) == (
-        "info",
-        "stomprelay",
-        "default",
-    )
+    fields = [connected[name] for name in ("level", "source", "listener")]
+    assert fields == ["info", "stomprelay", "default"]
     assert connected["message"].startswith(f"{connected['session']} from {connected['peer']} on default: ")
     assert lines[-1]["message"] == "Main loop terminated."
 

@@ -115,10 +115,8 @@ def test_what_clients_offer(
 
 def test_name_and_client_certificate_toward_the_broker(tmp_path: Path, authority: Authority) -> None:
     """`name` is sent as SNI and verified instead of the host; `certificate` is shown to the broker."""
-    server, own = (
-        authority.issue("named", ["broker.example"]),
-        authority.issue("relay-as-client", client=True),
-    )
+    server = authority.issue("named", ["broker.example"])
+    own = authority.issue("relay-as-client", client=True)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.file))
     tls.verify_mode = ssl.CERT_REQUIRED
     tls.load_cert_chain(server.certificate, server.key)

@@ -6,7 +6,6 @@ import re
 import select
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from tests.e2e.child import PATIENCE, wait_until
 from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
 from tests.e2e.raw import CONNECT, Closed, Connection, ScriptedBroker
-from tests.e2e.relay import ROOT, RUN, TWISTD, Admin, Relay, check, launch, served, start, stomprelay
+from tests.e2e.relay import ROOT, RUN, TWISTD, Admin, Relay, check, launch, run, served, start, stomprelay
 from tests.e2e.talker import Talker
 from tests.prometheus import samples
 
@@ -305,16 +304,9 @@ def test_a_daemon(tmp_path: Path, broker: int) -> None:
     """The process of the pidfile is the one to stop; one log has the lines of all, and begins anew when told."""
     port, pid, log = free_port(), tmp_path / "relay.pid", tmp_path / "relay.log"
     options = ["--listen", f"tcp:{port}:interface=127.0.0.1", "-u", f"tcp://127.0.0.1:{broker}"]
-    begun = subprocess.run(
-        [TWISTD, "--pidfile", pid, "--logfile", log, "stomprelay", *options, "--workers", str(WORKERS)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    files = ("--pidfile", str(pid), "--logfile", str(log))
+    command = (str(TWISTD), *files, "stomprelay", *options, "--workers", str(WORKERS))
+    begun = run(tmp_path, *command, PYTHONPATH=str(ROOT))
     assert begun.returncode == 0, begun.stdout + begun.stderr
     line = re.compile(r"\[worker \d, stomprelay#info\] relay-.*: disconnected")
     try:

@@ -51,18 +51,12 @@ def test_clients_that_come_too_often() -> None:
     """Of a listener, or from one address, they get an ERROR that names the limit; a second later there is room."""
     rates = RateLimits(Rates(connects=4), Rates(connects=2))
     harness = RelayHarness(listener(rates=rates))
-    assert [refusal(harness.client(address=HERE)) for _ in range(3)] == [
-        "",
-        "",
-        "the limit for one address is 2 a second",
-    ]
+    of_address = "the limit for one address is 2 a second"
+    assert [refusal(harness.client(address=HERE)) for _ in range(3)] == ["", "", of_address]
     assert [refusal(harness.client(address=THERE)) for _ in range(2)] == ["", ""]
     assert refusal(harness.client()) == "the limit of this listener is 4 a second"
     harness.reactor.advance(0.5)
-    assert [refusal(harness.client(address=HERE)) for _ in range(2)] == [
-        "",
-        "the limit for one address is 2 a second",
-    ]
+    assert [refusal(harness.client(address=HERE)) for _ in range(2)] == ["", of_address]
     assert harness.service.state.sessions.listeners["public"].counters["clients_refused"] == 3
     assert limited(harness) == {("address", "connects", "refused"): 2, ("listener", "connects", "refused"): 1}
 

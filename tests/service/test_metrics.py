@@ -124,12 +124,10 @@ def full(directory: Path) -> Snapshot:
     harness.session()
     taken = snapshot(harness.service.state, whole=False)
     counts = tuple(range(len(BOUNDS) + 1))
+    times = (TimeRow(name, "main", counts, 7.5) for name, time in TIMES.items() if time.by)
     return taken._replace(
         workers=(WorkerRow(1, None, SERVES, 1, 0),),
-        times=(
-            *taken.times,
-            *(TimeRow(name, "main", counts, 7.5) for name, time in TIMES.items() if time.by),
-        ),
+        times=(*taken.times, *times),
         destinations=(DestinationRow("/queue/a", DestinationTally(1, 2, 3, 4)),),
         certificates={"admin_tls": 2e9},
     )

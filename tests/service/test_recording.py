@@ -31,12 +31,9 @@ def harness(tmp_path: Path) -> JournalHarness:
 
 def brief(told: list[Recorded]) -> list[tuple[str, ...]]:
     """Whose frames, and the commands of them; or which event."""
-    return [
-        (each.event,)
-        if each.event
-        else (each.context.side, *(frame.partition(b"\n")[0].decode() for frame in each.frames))
-        for each in told
-    ]
+    commands = [[frame.partition(b"\n")[0].decode() for frame in each.frames] for each in told]
+    both = zip(told, commands, strict=True)
+    return [(each.event,) if each.event else (each.context.side, *frames) for each, frames in both]
 
 
 def test_a_client_that_half_closes(harness: JournalHarness) -> None:
