@@ -3,7 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from twisted.internet.defer import succeed
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
@@ -17,7 +17,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
-from stomprelay.session.effects import Close, How, Note
+from stomprelay.session.effects import Close, How
 from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.frame import Limits
 from tests.service.harness import CONNECTED, FakeTransport, RelayHarness, broker, listener
@@ -69,6 +69,11 @@ class ScriptedBrokers:
         return [entry.broker.health.sessions for entry in self.harness.service.state.brokers]
 
 
+def _tells(what: str) -> Any:
+    """A method that keeps that it was called: so, for which side, and with what."""
+    return lambda self, protocol, *more: self.told.append((what, protocol.leg.side, *more))
+
+
 class SpyDriver(Driver):
     """A driver without a core; what that would have been told is kept."""
 
@@ -81,31 +86,8 @@ class SpyDriver(Driver):
         super().end()
         self._on_end(self)
 
-    def connected(self, protocol: LegProtocol) -> None:
-        self.told.append(("connected", protocol.leg.side))
-
-    def received(self, protocol: LegProtocol, data: bytes) -> None:
-        self.told.append(("received", protocol.leg.side, data))
-
-    def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
-        self.told.append(("read", protocol.leg.side, on))
-
-    def refused(self, protocol: LegProtocol, reason: str) -> None:
-        self.told.append(("refused", protocol.leg.side, reason))
-
-    def half_closed(self, protocol: LegProtocol) -> None:
-        self.told.append(("half closed", protocol.leg.side))
-
-    def lost(self, protocol: LegProtocol, reason: str) -> None:
-        self.told.append(("lost", protocol.leg.side, reason))
-
-    def woke(self, now: float) -> None:
-        self.told.append(("woke", now))
-
-    def _note(self, effect: Note) -> None:
-        self.told.append(("note", effect.text))
-
-    effects: ClassVar = {**Driver.effects, Note: _note}
+    connected, half_closed = _tells("connected"), _tells("half closed")
+    received, reading_changed, lost = _tells("received"), _tells("read"), _tells("lost")
 
 
 class DriverHarness:
@@ -131,13 +113,12 @@ class DriverHarness:
 class Link:
     """A session's place in a group, as far as the service looks at it."""
 
-    def __init__(self, on: Broker | None = None, **facts: Any) -> None:
+    def __init__(self, on: Broker) -> None:
         self.broker = on
         self.legs: list[Leg] = []
         self.quiet = False
         self.moving: BalanceMove | None = None
         self.stays = ""
-        self.__dict__.update(facts)
 
     def movable(self, now: float) -> bool:
         """Whether it may be asked to move."""
