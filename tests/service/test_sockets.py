@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import pytest_twisted
@@ -427,12 +428,26 @@ def silent() -> Iterator[int]:
                 client.close()
 
 
-def test_an_event_of_another_connection_establishes_nothing() -> None:
-    """A descriptor may be used again in the turn in which its last connection ended, of which an event may follow."""
+@contextmanager
+def attempting() -> Iterator[tuple[MemoryReactorClock, Told, SocketConnector]]:
+    """An attempt to connect that has begun, its reactor, and what it is for."""
     with silent() as port:
         memory, factory = MemoryReactorClock(), Told(Whole())
         attempt = SocketConnector(memory, "127.0.0.1", port, factory, 5)
         attempt.connect()
+        yield memory, factory, attempt
+
+
+def test_a_reactor_that_stops() -> None:
+    """Ends attempts, and connections that were made."""
+    with attempting() as (_, factory, attempt):
+        attempt.connectionLost(Failure(CONNECTION_LOST))
+        assert factory.told[2][:2] == ("failed", error.ConnectError)
+
+
+def test_an_event_of_another_connection_establishes_nothing() -> None:
+    """A descriptor may be used again in the turn in which its last connection ended, of which an event may follow."""
+    with attempting() as (memory, factory, attempt):
         attempt.doRead()
         attempt.doWrite()
         assert len(factory.told) == 2
@@ -450,25 +465,11 @@ def test_there_is_no_descriptor_for_an_attempt(monkeypatch: pytest.MonkeyPatch) 
     memory, factory = MemoryReactorClock(), Told(Whole())
     reasons: list[Failure] = []
     monkeypatch.setattr(factory, "clientConnectionFailed", lambda _, reason: reasons.append(reason))
-
-    def none_left(*_: object) -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(socket, "SocketType", none_left)
+    monkeypatch.setattr(socket, "SocketType", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
     SocketConnector(memory, "127.0.0.1", 1, factory, 5).connect()
     assert reasons == []
     memory.advance(0)
     assert shortage(reasons[0]) == "Too many open files"
-
-
-def test_a_reactor_that_stops() -> None:
-    """Ends attempts, and connections that were made."""
-    with silent() as port:
-        memory, factory = MemoryReactorClock(), Told(Whole())
-        attempt = SocketConnector(memory, "127.0.0.1", port, factory, 5)
-        attempt.connect()
-        attempt.connectionLost(Failure(CONNECTION_LOST))
-        assert factory.told[2][:2] == ("failed", error.ConnectError)
 
 
 def test_other_ways_to_connect_are_twisteds() -> None:

@@ -37,6 +37,14 @@ def over_websocket(**settings: Any) -> RelayHarness:
     return RelayHarness(listener(upstream=upstream(broker=at(URL), **settings)))
 
 
+def asking(connect: bytes = CONNECT) -> tuple[RelayHarness, FakeTransport, FakeTransport]:
+    """A relay, a client that asks for a session, and the broker, which was asked for a WebSocket."""
+    relay = over_websocket()
+    client = relay.client()
+    client.sends(connect)
+    return relay, client, relay.broker()
+
+
 def answer(request: bytes, web: Web | None = None) -> bytes:
     """What our own listener answers to a request."""
     found = WebSocketHandshake(web or Web(path="/stomp/ws"), (b"1.0", b"1.1", b"1.2"), 1000).received(request)
@@ -125,10 +133,7 @@ def test_an_answer_in_pieces() -> None:
 )
 def test_an_answer_that_opens_nothing(old: bytes, new: bytes, why: str, log: list[str]) -> None:
     """The broker is one that cannot be reached, and the log says why; nothing that it says is repeated."""
-    relay = over_websocket()
-    client = relay.client()
-    client.sends(CONNECT)
-    broker = relay.broker()
+    relay, client, broker = asking()
     broker.sends(answer(broker.written()).replace(old, new, 1))
     assert broker.ends
     assert b"ERROR\n" in client.written()
@@ -140,10 +145,7 @@ def test_an_answer_that_opens_nothing(old: bytes, new: bytes, why: str, log: lis
 @pytest.mark.parametrize("half", [True, False])
 def test_an_end_before_the_answer(half: bool, log: list[str]) -> None:
     """A server that closes, be it its own direction only, refused."""
-    relay = over_websocket()
-    client = relay.client()
-    client.sends(CONNECT)
-    broker = relay.broker()
+    relay, client, broker = asking()
     if half:
         broker.protocol.readConnectionLost()
         assert broker.ends[0] == "flush"
@@ -171,10 +173,8 @@ def test_both_ways() -> None:
 
 def test_a_length_with_blanks() -> None:
     """In 1.0 blanks are no part of a header: a body behind such a length is not taken for another frame."""
-    relay = over_websocket()
-    client = relay.client()
-    client.sends(b"CONNECT\n\n\0")
-    broker = reached(relay)
+    _, client, broker = asking(b"CONNECT\n\n\0")
+    broker.sends(answer(broker.written()))
     broker.written()
     broker.sends(said(TEXT, b"CONNECTED\nsession:1\n\n\0"))
     send = b"SEND\ndestination:/queue/a\ncontent-length: 20 \n\n\0SEND\ndestination:/b\0"
@@ -210,10 +210,7 @@ def test_frames_told_apart(frames: list[bytes], eols: int) -> None:
 
 def test_pings_are_answered() -> None:
     """And what came with the answer counts."""
-    relay = over_websocket()
-    client = relay.client()
-    client.sends(CONNECT)
-    broker = relay.broker()
+    *_, broker = asking()
     broker.sends(answer(broker.written()) + said(PING, b"x"))
     assert messages(broker.written())[-1] == (PONG, b"x")
 
@@ -244,10 +241,7 @@ def test_a_broker_that_parts_silently(movable_upstream: bool) -> None:
 
 def test_a_client_that_left_meanwhile() -> None:
     """The attempt ends with it, and the late answer opens nothing."""
-    relay = over_websocket()
-    client = relay.client()
-    client.sends(CONNECT)
-    broker = relay.broker()
+    _, client, broker = asking()
     request = broker.written()
     client.disconnects()
     broker.sends(answer(request))
