@@ -354,9 +354,9 @@ def path(filters: str = "", sort: str = "session", limit: int = LARGEST, after: 
 
 def test_all_sessions(relay: Relay) -> None:
     """A table with a heading, numbers to the right, and whatever a client says in one line."""
-    nothing = {"login": None, "version": None, "idle": None, "destinations": [], "sent_to": []}
-    odd = connected(12, brokers=[None], age=7.2, client="a local socket", **nothing)
-    old = {"age": 90000, "idle": 119.9, "limited": "frames (user)"}
+    nothing: dict[str, Any] = {"version": None, "idle": None, "destinations": [], "sent_to": []}
+    odd = connected(12, login=None, brokers=[None], age=7.2, client="a local socket", **nothing)
+    old: dict[str, Any] = {"age": 90000, "idle": 119.9, "limited": "frames (user)"}
     sly = connected(3, login="\x1b[2J", brokers=[], destinations=["/a\nb"], more_destinations=7, **old)
     relay.answer(path(), listed(connected(1), odd, sly))
     assert printed(relay, sessions, (), "session", None) == [
