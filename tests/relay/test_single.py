@@ -119,17 +119,6 @@ def test_beats_after_a_disconnect() -> None:
 # ERROR
 
 
-@in_some_pairs
-def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: bytes) -> None:
-    """Most ERRORs of brokers leave the connection open, and some clients go on: the broker decides."""
-    with joined(client, broker) as play:
-        for _ in range(2):
-            play.broker_tells_client(b"ERROR\nmessage:no\ncontent-length:3\n\nwhy\0")
-            play.both_stay()
-        play.client_tells_broker(b"SEND\ndestination:/queue/a\n\n\0")
-        assert play.counters["errors_passed"] == 2
-
-
 @in_all_cuts
 @in_some_pairs
 def test_an_upstream_that_closes_on_error(client: bytes, broker: bytes, cut: Cut) -> None:
