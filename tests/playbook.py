@@ -309,12 +309,13 @@ class Playbook(AbstractContextManager["Playbook"]):
         """These octets were written to the broker since the last look, and no others."""
         assert self.broker_reads(at=at) == expected
 
-    def client_gets_error(self, message: bytes, *, receipt: bytes | None = None) -> None:
-        """The client got one ERROR of the relay's own, with this `message`, and its connection ends."""
+    def client_gets_error(self, message: bytes, *, receipt: bytes | None = None, detail: bytes = b"") -> None:
+        """The client got one ERROR of the relay's own, with this `message` and `detail`, and its connection ends."""
         data = self.client_reads()
         named = b"" if receipt is None else b"receipt-id:" + receipt + b"\n"
         assert data.startswith(b"ERROR\nmessage:" + message + b"\n" + named), data
         assert receipt is not None or b"\nreceipt-id:" not in data
+        assert detail in data
         assert data.endswith(b"\0")
         assert data.count(b"\0") == 1
         self.client_is_closed(How.LINGER)

@@ -110,9 +110,7 @@ def test_an_end_that_is_not_confirmed(survives: bool) -> None:
             play.time_passes(0.1)
             if play.brokers[-1].closed is None and not play.brokers[-1].accepted:
                 play.broker_refuses()
-        data = play.client_reads()
-        assert data.startswith(b"ERROR\nmessage:unknown command\n")
-        assert b"what has no receipt may be lost" in data
+        play.client_gets_error(b"unknown command", detail=b"what has no receipt may be lost")
         play.broker_reads()
         assert over(play)
         assert play.counters["possibly_lost"] == 3

@@ -136,6 +136,4 @@ def test_how_many_may_be_open(
         play.client_says(frame % (n, n))
     for peer in play.brokers:
         peer.written = b""
-    error = play.client_reads()
-    assert error.startswith(b"ERROR\nmessage:" + message + b"\nreceipt-id:2\n")
-    assert b"the limit is 2" in error
+    play.client_gets_error(b"" + message + b"", receipt=b"2", detail=b"the limit is 2")

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from stomprelay.session.effects import Event, How
+from stomprelay.session.effects import Event
 from tests.playbook import Playbook, joined
 from tests.relay.failing import client_waits, over, started
 from tests.relay.frames import SEND
@@ -60,10 +60,7 @@ def test_what_no_broker_took_is_counted(asks: bytes) -> None:
         play.relay_begins_to_stop()
         assert not over(play)
         play.relay_stops()
-        data = play.client_reads()
-        assert data.startswith(b"ERROR\nmessage:the relay is stopping\n")
-        assert b"what has no receipt may be lost" in data
-        play.client_is_closed()
+        play.client_gets_error(b"the relay is stopping", detail=b"what has no receipt may be lost")
         assert over(play)
         assert play.counters["possibly_lost"] == 50
         assert lost(play) == [50]
@@ -111,10 +108,8 @@ def test_a_session_that_is_killed(survives: bool) -> None:
         play.operator_kills()
         play.both_stay()
         play.operator_kills()
-        data = play.client_reads()
-        assert data.startswith(b"ERROR\nmessage:the session was ended\n")
-        assert b"by an operator of the relay; what has no receipt may be lost" in data
-        play.client_is_closed(How.LINGER)
+        detail = b"by an operator of the relay; what has no receipt may be lost"
+        play.client_gets_error(b"the session was ended", detail=detail)
         play.broker_is_closed()
         assert over(play)
         assert play.counters["possibly_lost"] == 2
