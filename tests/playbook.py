@@ -63,7 +63,7 @@ class Cut(Enum):
 
 CUTS: Final = tuple(Cut)
 
-in_all_pairs = pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
+in_all_pairs = pytest.mark.parametrize(("client", "broker"), PAIRS, ids=bytes.decode)
 """Runs a test in all nine pairs of versions; it takes `client` and `broker`."""
 
 in_all_cuts = pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.name.lower())

@@ -10,15 +10,11 @@ from tests.playbook import PAIRS, Cut, in_all_cuts, joined
 BRIDGED = tuple((client, broker) for client, broker in PAIRS if client != broker)
 
 in_some_pairs = pytest.mark.parametrize(
-    ("client", "broker"),
-    [(b"1.2", b"1.2"), (b"1.0", b"1.2"), (b"1.2", b"1.0")],
-    ids=lambda version: version.decode(),
+    ("client", "broker"), [(b"1.2", b"1.2"), (b"1.0", b"1.2"), (b"1.2", b"1.0")], ids=bytes.decode
 )
 """One version on both legs, and two on which a bridge looks at all frames: more pairs tell nothing else."""
 
-in_bridged_pairs = pytest.mark.parametrize(
-    ("client", "broker"), BRIDGED, ids=lambda version: version.decode()
-)
+in_bridged_pairs = pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=bytes.decode)
 
 # DISCONNECT
 

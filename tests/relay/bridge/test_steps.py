@@ -115,7 +115,7 @@ def test_an_unknown_ack_mode(client: bytes, broker: bytes, mode: bytes) -> None:
             play.client_gets_error(b"SUBSCRIBE has an unknown ack mode", receipt=b"s")
 
 
-@pytest.mark.parametrize(("client", "broker"), PAIRS[3:], ids=lambda version: version.decode())
+@pytest.mark.parametrize(("client", "broker"), PAIRS[3:], ids=bytes.decode)
 def test_a_subscribe_without_id_on_1_1_and_1_2(client: bytes, broker: bytes) -> None:
     """`id` is required there: the relay refuses between versions, between equals the broker judges."""
     frame = b"SUBSCRIBE\ndestination:/queue/a\n\n\0"
@@ -179,7 +179,7 @@ def test_a_message_that_the_client_did_not_subscribe_to(client: bytes, broker: b
         play.broker_tells_client(message)
 
 
-@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
+@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=bytes.decode)
 def test_a_message_after_unsubscribe_can_be_acknowledged(client: bytes, broker: bytes) -> None:
     """What was on its way when the client unsubscribed is acknowledged as any other (1.2: MESSAGE MUST have `ack`)."""
     conversation = CONVERSATIONS[client, broker]
@@ -198,7 +198,7 @@ def test_a_message_after_unsubscribe_can_be_acknowledged(client: bytes, broker: 
 
 
 @pytest.mark.parametrize(
-    ("client", "broker"), [pair for pair in PAIRS if pair[1] != b"1.0"], ids=lambda version: version.decode()
+    ("client", "broker"), [pair for pair in PAIRS if pair[1] != b"1.0"], ids=bytes.decode
 )
 def test_a_repeated_subscription_header(client: bytes, broker: bytes) -> None:
     """A publisher's own `subscription` comes behind the broker's, and the first counts."""
