@@ -12,7 +12,7 @@ def failing(times: int) -> FailedAttempts:
 
 
 def test_a_few_failures_are_free() -> None:
-    """Anybody may mistype; then each attempt waits for the one before, longer with each failure, and nobody else."""
+    """Then each attempt waits for the one before, longer with each failure, and nobody else; they are forgotten."""
     attempts = failing(FREE)
     assert [attempts.wait("192.0.2.1", 0.0) for _ in range(100)] == [0.0] * 100
     attempts = failing(FREE + 2)
@@ -20,6 +20,11 @@ def test_a_few_failures_are_free() -> None:
     attempts = failing(MOST)
     assert attempts.wait("192.0.2.2", 0.0) == 0.0
     assert len(attempts) == 1
+    attempts = failing(FREE + 2)
+    assert attempts.wait("192.0.2.1", 2 * FORGET) == 0.0
+    assert len(attempts) == 1
+    assert attempts.wait("192.0.2.1", (FREE + 2) * FORGET) == 0.0
+    assert len(attempts) == 0
 
 
 def test_who_would_wait_too_long_is_not_looked_at() -> None:
@@ -28,15 +33,6 @@ def test_who_would_wait_too_long_is_not_looked_at() -> None:
     waits = [attempts.wait("192.0.2.1", 0.0) for _ in range(10)]
     assert waits == [STEP * (MOST - FREE), None] + [None] * 8 or waits[1:] == [None] * 9
     assert all(wait is None or wait <= PATIENCE for wait in waits)
-
-
-def test_failures_are_forgotten() -> None:
-    """One after the other, and in the end the address."""
-    attempts = failing(FREE + 2)
-    assert attempts.wait("192.0.2.1", 2 * FORGET) == 0.0
-    assert len(attempts) == 1
-    assert attempts.wait("192.0.2.1", (FREE + 2) * FORGET) == 0.0
-    assert len(attempts) == 0
 
 
 def test_how_fast_one_address_can_guess() -> None:

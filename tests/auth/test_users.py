@@ -100,14 +100,10 @@ def test_it_is_compared_in_several_threads() -> None:
 
 
 def test_a_hash_that_we_make() -> None:
-    """It is Argon2id, and fits."""
+    """It is Argon2id, and fits; no repr shows one, of the file or of a user."""
     spelled = make_hash("größer".encode())
     assert spelled.startswith("$argon2id$")
     assert Users.read(f"u:{spelled}:".encode()).verify("u", "größer".encode())
-
-
-def test_no_repr_shows_a_hash() -> None:
-    """Not of the file, not of a user."""
     users = Users.read(USERS)
     assert "argon2" not in repr(users) + repr(users.entries["alice"])
     assert users == Users.read(USERS)

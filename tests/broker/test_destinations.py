@@ -224,7 +224,7 @@ def test_every_subscriber_of_a_topic_has_its_own_dead_letter() -> None:
 
 
 def test_full_dead_letters_let_the_oldest_go() -> None:
-    """And say how many were lost; nobody is disconnected for it."""
+    """The oldest go, also those that cannot make room for one too large: it is said how many were lost."""
     scene = Scene(refusals=1, queue_messages=2)
     client = scene.client()
     client.subscribes(b"/queue/a", b"client")
@@ -234,10 +234,6 @@ def test_full_dead_letters_let_the_oldest_go() -> None:
     assert scene.noted(Event.IGNORED) == "dead letters thrown away for want of room: 1"
     client.subscribes(b"/queue/DLQ", id=b"2")
     assert client.bodies() == [b"2", b"3"]
-
-
-def test_a_letter_too_large_to_keep_is_lost() -> None:
-    """With all the letters that could not make room for it."""
     scene = Scene(refusals=1, memory=2000)
     client, other = scene.client(), scene.client()
     client.sends_to(b"/queue/DLQ", b"old")

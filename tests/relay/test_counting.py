@@ -84,7 +84,7 @@ def test_samples_stand_for_the_others() -> None:
 
 
 def test_how_many_are_looked_at() -> None:
-    """About so many in a second, and all of them again when there are few for a while."""
+    """About so many in a second, all of them when there are few, and each when as many have passed as was said."""
     counter, session = DestinationCounter(), Session(b"s", V1_2, 10, {})
     for _ in range(10):
         carried(counter, send(b"/queue/a") * 10_000, session)
@@ -96,10 +96,6 @@ def test_how_many_are_looked_at() -> None:
     carried(counter, send(b"/queue/b") * 20, session)
     carried(counter, send(b"/queue/a") * 100, session)
     assert counter.table.shown[b"/queue/a"].sends == before + 100
-
-
-def test_when_the_next_look_is() -> None:
-    """When as many frames have passed as was said, and none sooner."""
     counter, session = DestinationCounter(), Session(b"s", V1_2, 10, {})
     carried(counter, send(b"/queue/a") * LOOKS, session)
     decoder = Decoder(V1_2, CLIENT_COMMANDS, Limits())
@@ -165,7 +161,7 @@ def test_what_may_wait_at_a_broker(cut: Cut, confirm: bool) -> None:
 
 
 def test_large_messages_wait_as_well() -> None:
-    """Not all of their bytes are gone through."""
+    """Not all of their bytes are gone through; and no less than nothing waits, whoever sends past the relay."""
     play, _ = counted(movable())
     play.client_says(send(b"/queue/a"))
     large = b"x" * 5000
@@ -173,10 +169,6 @@ def test_large_messages_wait_as_well() -> None:
     assert waiting(play) == [4, 0]
     play.client_says(send(b"/topic/a", large) * 2)
     assert waiting(play) == [4, 0]
-
-
-def test_what_waits_is_never_less_than_nothing() -> None:
-    """Others may send to the broker past the relay."""
     play, _ = counted(movable())
     play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0")
     play.broker_says(message(b"/queue/b"))

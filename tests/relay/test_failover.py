@@ -242,8 +242,8 @@ def test_confirmed_by_the_batch(client: bytes, broker: bytes, product: str) -> N
         assert play.counters["frames_resent"] == 3
 
 
-def test_our_own_receipt_in_an_error() -> None:
-    """An ERROR that names a receipt of ours reaches the client without that name; what it refused is not said again."""
+def test_our_own_receipt() -> None:
+    """An ERROR reaches the client without it, and is no reason to say it again; it stands first in any head."""
     with started(product="rabbitmq", confirm=True) as play:
         play.client_said(SEND % b"1")
         error = b"ERROR\r\nmessage:no\r\nreceipt-id:" + OURS % 1 + b"\r\ncontent-length:4\r\n\r\nbody\0"
@@ -251,10 +251,6 @@ def test_our_own_receipt_in_an_error() -> None:
         assert link(play).quiet
         play.broker_goes()
         play.client_is_closed()
-
-
-def test_our_own_receipt_in_a_head_that_is_spelled_anew() -> None:
-    """It stands first, as in a head that passes as it came."""
     with started(b"1.2", b"1.0", confirm=True) as play:
         play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\cb\n\nx\0")
         gets(play, b"SEND\nreceipt:%b\ndestination:/queue/a\nfoo:a:b\n\nx\0" % (OURS % 1))

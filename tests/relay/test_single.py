@@ -22,18 +22,12 @@ in_bridged_pairs = pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=by
 @in_all_cuts
 @in_some_pairs
 def test_what_follows_disconnect_is_ignored(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Frames, garbage too, behind DISCONNECT in the same chunk or later are not passed on."""
+    """Frames, garbage too, in the same chunk or later; and a second RECEIPT, as ActiveMQ gives."""
     with joined(client, broker, cut=cut) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0SEND\ndestination:/queue/a\n\n1\0")
         play.client_says(b"SEND\ndestination:/queue/a\n\n2\0")
         play.client_tells_broker(b"GARBAGE\0\0\xff", b"DISCONNECT\nreceipt:bye\n\n\0")
         play.both_stay()
-
-
-@in_all_cuts
-@in_some_pairs
-def test_a_second_receipt_of_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
-    """ActiveMQ may answer DISCONNECT twice; the client gets one."""
     with joined(client, broker, cut=cut) as play:
         play.client_said(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0RECEIPT\nreceipt-id:bye\n\n\0")
@@ -131,7 +125,7 @@ def test_an_upstream_that_closes_on_error(client: bytes, broker: bytes, cut: Cut
 
 @in_some_pairs
 def test_no_receipt_before_the_brokers(client: bytes, broker: bytes) -> None:
-    """The relay confirms nothing itself, however long the broker takes."""
+    """RECEIPTs among MESSAGEs, asked for or not; the relay itself confirms nothing, however long it takes."""
     with joined(client, broker, over=lambda each: replace(each, keep_alive=0.0)) as play:
         play.client_said(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
         play.time_passes(3600)
@@ -139,11 +133,6 @@ def test_no_receipt_before_the_brokers(client: bytes, broker: bytes) -> None:
         play.broker_goes()
         play.client_gets_error(b"connection to the broker was lost")
         assert play.counters["possibly_lost"] == 1
-
-
-@in_some_pairs
-def test_what_the_broker_says_keeps_its_order(client: bytes, broker: bytes) -> None:
-    """RECEIPTs among MESSAGEs, whatever the order in which they were asked for; ones that were not, too."""
     with joined(client, broker) as play:
         for n in (1, 2):
             play.client_says(b"SEND\ndestination:/queue/a\nreceipt:%d\n\n\0" % n)

@@ -55,7 +55,7 @@ def test_sessions_of_one_client() -> None:
 
 
 def test_names_that_another_session_may_have_had() -> None:
-    """What it forgot the client may still name: its own session's broker does not give the name again, others may."""
+    """What it forgot the client may still name, and others may give it again; those like ours are taken for ours."""
     one = session(2)
     two = one.beside()
     for message_id in (b"m", b"n"):
@@ -67,10 +67,6 @@ def test_names_that_another_session_may_have_had() -> None:
     one.lost_broker()
     assert (one.taken(b"z"), two.taken(b"z")) == (True, True)
     assert (one.clashes(b"z"), two.clashes(b"z")) == (False, True)
-
-
-def test_names_like_ours() -> None:
-    """They are taken for ours, for who could tell."""
     one = session()
     assert one.taken(b"relay-ack-7")
     assert not one.clashes(b"relay-ack-7")

@@ -102,8 +102,8 @@ def test_a_group_that_is_away() -> None:
         play.broker_tells_client(receipt("end"), at="b")
 
 
-def test_what_waits_for_a_paused_broker() -> None:
-    """The client gets an ERROR in place of its RECEIPT, and what waits for the route is counted."""
+def test_what_waits_for_a_route() -> None:
+    """The client gets an ERROR in place of its RECEIPT, which says that it may be lost, and it is counted."""
     there = lasting("there", "b")
     there.brokers[0].health.paused = True
     with begun(routed(lasting("main", "a"), there), b"1.2", "a") as play:
@@ -111,10 +111,6 @@ def test_what_waits_for_a_paused_broker() -> None:
         play.time_passes(5)
         play.client_gets_error(b"connection to the broker was lost", receipt=b"end")
         assert (play.counters["possibly_lost"], play.counters["brokers_lost"]) == (2, 0)
-
-
-def test_what_waits_for_a_route_when_the_relay_ends_the_session() -> None:
-    """The ERROR says that it may be lost."""
     with two_upstreams() as play:
         play.broker_goes(at="b")
         play.client_says(send(b"1", THERE) + b"NONSENSE\n\n\0")
@@ -124,8 +120,8 @@ def test_what_waits_for_a_route_when_the_relay_ends_the_session() -> None:
         assert play.counters["possibly_lost"] == 2
 
 
-def test_what_only_a_lost_group_has() -> None:
-    """The queues of the others were full: the client gets an ERROR, because no group that is there has it."""
+def test_what_only_one_group_has() -> None:
+    """Which is lost, or takes nothing: the client gets an ERROR, for no other group has it, and it is counted."""
     with fanned(quorum=1, confirm=True, resend_buffer=64) as play:
         play.client_says(send(b"1" * 64) + send(b"2" * 64))
         play.broker_gets(copied(1, send(b"1" * 64)).replace(b"relay", OURS, 1), at="b")
@@ -137,10 +133,6 @@ def test_what_only_a_lost_group_has() -> None:
         play.time_passes(5)
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"end")
         assert play.counters["possibly_lost"] == 2
-
-
-def test_a_disconnect_behind_a_send_to_one_group() -> None:
-    """The client is told that its group is away; the others do not have it."""
     with fanned(quorum=1, fan_out_queues=False, confirm=True, disconnect_timeout=1.0) as play:
         play.client_says(send(b"1"))
         assert play.broker_reads(at="a")
@@ -150,10 +142,6 @@ def test_a_disconnect_behind_a_send_to_one_group() -> None:
         play.time_passes(10.0)
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"d")
         assert play.counters["possibly_lost"] == 1
-
-
-def test_what_waits_for_a_group_that_takes_nothing() -> None:
-    """It counts as much as what a silent group was sent."""
     play = fanned(disconnect_timeout=1.0)
     play.broker_is_blocked(at="b")
     play.client_says(send(b"1") + send(b"2") + DISCONNECT)

@@ -74,7 +74,7 @@ def test_a_group_that_is_needed_is_given_up() -> None:
 
 
 def test_a_frame_that_waited_and_cannot_be_sent() -> None:
-    """Its group is given up where the others are enough: the client gets the RECEIPT, and no ERROR."""
+    """Its group is given up; where no other is left, or none is enough, the client is told so of its receipt."""
     with begun(listener(fan_out(2), loss=LossPolicy.REJECT), b"1.2", "ab", b"1.0", b"1.2") as play:
         play.broker_is_blocked(at="a")
         play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\nreceipt:r\n\n\0")
@@ -84,10 +84,6 @@ def test_a_frame_that_waited_and_cannot_be_sent() -> None:
         play.broker_is_closed(at="a")
         play.broker_tells_client(receipt("r"), at="b")
         assert play.client.closed is None
-
-
-def test_a_frame_that_no_broker_can_be_sent() -> None:
-    """The client is told so of its receipt, and gets no RECEIPT."""
     with begun(listener(fan_out(2), loss=LossPolicy.REJECT)) as play:
         play.broker_goes(at="a")
         play.broker_goes(at="b")
@@ -97,10 +93,6 @@ def test_a_frame_that_no_broker_can_be_sent() -> None:
         assert play.client_reads() == b""
         comes(play, "b", b"1.0")
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"r")
-
-
-def test_a_frame_that_waited_for_a_route_and_cannot_be_sent() -> None:
-    """The client is told at once: nobody will answer the frame."""
     both = routed(lasting("main", "a"), lasting("there", "b"), loss=LossPolicy.REJECT)
     with begun(both, b"1.2", "a") as play:
         play.client_says(b"SEND\ndestination:/queue/there.1\nfoo:a\\nb\nreceipt:r\n\n\0")

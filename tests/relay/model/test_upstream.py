@@ -10,11 +10,20 @@ from stomprelay.wire.frame import Limits
 from tests.playbook import SAY_HELLO, SAY_WELCOME, URI, Playbook, listener, upstream
 
 
-def test_its_passcode_is_not_shown() -> None:
-    """Neither in its own representation nor in that of the listener that leads to it."""
+def test_what_is_not_shown() -> None:
+    """Its passcode, in any representation; its address, to clients: the log sees that."""
     over = upstream(credentials=Credentials(b"relay", b"SECRET"))
     assert "SECRET" not in repr(over) + repr(listener(over)) + str(over)
     assert "relay" in repr(over)
+    broker = Broker("tcp://secret-host:61613", "tcp:secret-host:61613")
+    with Playbook(listener(upstream(groups=alone(broker))), hello=SAY_HELLO[b"1.2"]) as play:
+        assert play.opened == [broker]
+        play.broker_is_asked()
+        play.broker_said(SAY_WELCOME[b"1.2"])
+        assert "secret-host" in play.noted(Event.CONNECTED)
+        play.broker_goes()
+        assert b"secret-host" not in play.client_reads()
+        assert "secret-host" in play.noted(Event.LOST)
 
 
 def test_limits_hold_for_what_the_broker_says() -> None:
@@ -33,19 +42,6 @@ def test_limits_hold_for_what_the_broker_says() -> None:
             play.broker_says(wrong)
             play.client_gets_error(b"the broker sent what is not STOMP")
             play.broker_is_closed()
-
-
-def test_its_address_stays_out_of_what_clients_are_told() -> None:
-    """Clients see the upstream's name; the log sees the address."""
-    broker = Broker("tcp://secret-host:61613", "tcp:secret-host:61613")
-    with Playbook(listener(upstream(groups=alone(broker))), hello=SAY_HELLO[b"1.2"]) as play:
-        assert play.opened == [broker]
-        play.broker_is_asked()
-        play.broker_said(SAY_WELCOME[b"1.2"])
-        assert "secret-host" in play.noted(Event.CONNECTED)
-        play.broker_goes()
-        assert b"secret-host" not in play.client_reads()
-        assert "secret-host" in play.noted(Event.LOST)
 
 
 def test_heart_beats_are_what_connected_says() -> None:
