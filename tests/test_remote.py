@@ -270,8 +270,8 @@ def test_drain_waits_until_no_session_is_left(relay: Relay) -> None:
     assert clock.now == 105.0
 
 
-def test_a_drain_that_is_taken_back(relay: Relay) -> None:
-    """Somebody else lets clients in again; or we do."""
+def test_what_is_taken_back(relay: Relay) -> None:
+    """Somebody else lets clients in, or resumed the broker, or started the relay anew; or we do."""
     relay.answer("/drain", left(1), left(1, draining=False))
     relay.answer("/drain/cancel", left(1, draining=False))
     clock, lines = Clock(), list[str]()
@@ -282,10 +282,6 @@ def test_a_drain_that_is_taken_back(relay: Relay) -> None:
     relay.answer("/drain/cancel", b'{"draining": 1, "sessions": 1}')
     with refuses("is no relay that can be asked"):
         cancel_drain(AdminClient(relay.place), lines.append)
-
-
-def test_a_pause_that_is_taken_back(relay: Relay) -> None:
-    """Somebody else resumed the broker, or the relay was started anew with another configuration."""
     relay.answer("/brokers/pause", told(A._replace(state="paused")))
     relay.answer("/brokers", told(A, B), told(A, B))
     with refuses(r"^a:1: is not paused any more$"):

@@ -153,7 +153,7 @@ def test_the_next_broker_does_not_accept_the_credentials(unasked: bytes) -> None
 
 
 def test_the_time_is_over() -> None:
-    """`timeout` bounds how long a session is without a broker; the ERROR says so."""
+    """`timeout` bounds how long a session is without a broker, also one that accepts and goes; pauses grow."""
     with started(options={"timeout": 5.0}) as play:
         play.broker_goes()
         start = play.now
@@ -166,10 +166,6 @@ def test_the_time_is_over() -> None:
         play.client_gets_error(b"no broker available", detail=b"within 5 s; ")
         assert play.now - start == pytest.approx(5.0)
         assert over(play)
-
-
-def test_a_broker_that_accepts_and_goes_at_once() -> None:
-    """It is asked again after pauses that grow, and the time of the search goes on: `timeout` ends it."""
     with started(options={"timeout": 20.0, "jitter": 0.0}) as play:
         pauses = []
         while play.client.closed is None:

@@ -73,8 +73,8 @@ def test_an_unanswered_disconnect_ends_in_an_error(sends: int) -> None:
         play.broker_is_closed()
 
 
-def test_beats_go_on_while_a_disconnect_waits() -> None:
-    """The broker has not been sent DISCONNECT yet and still counts on our beats."""
+def test_beats_and_a_disconnect() -> None:
+    """The broker is beaten to until it is sent DISCONNECT, the client until that is answered."""
     terms = Terms(1000, 0)
     with joined(
         b"1.2",
@@ -86,10 +86,6 @@ def test_beats_go_on_while_a_disconnect_waits() -> None:
         play.broker_gets(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
         play.time_passes(2.0)
         play.broker_gets(b"\n\n\n\n")
-
-
-def test_beats_after_a_disconnect() -> None:
-    """The client is beaten to until its DISCONNECT is answered, though it need not beat; the broker is not."""
     with joined(
         b"1.2",
         b"1.2",

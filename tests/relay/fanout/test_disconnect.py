@@ -43,7 +43,7 @@ def test_all_brokers_are_sent_it(quorum: int) -> None:
 
 
 def test_a_group_that_owes_the_receipt_of_an_ack() -> None:
-    """Its RECEIPT of DISCONNECT is waited for, though another group's is enough: the ACK is for it alone."""
+    """Its RECEIPT is waited for, though another group's is enough; and a quorum of each upstream."""
     with subscribed(fanned(quorum=1), ack="client-individual") as play:
         delivers(play, "a", 1)
         play.client_tells_broker(tell(b"ACK", id="a1", receipt="k") + DISCONNECT, at="a")
@@ -51,10 +51,6 @@ def test_a_group_that_owes_the_receipt_of_an_ack() -> None:
         play.broker_says(receipt("end"), at="b")
         play.client_gets(b"")
         play.broker_tells_client(receipt("k", "end"), at="a")
-
-
-def test_all_upstreams_confirm() -> None:
-    """The receipt comes when a quorum of each upstream confirmed."""
     with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
         play.client_says(send(b"1", b"/queue/there.1"))
         comes(play, "b")

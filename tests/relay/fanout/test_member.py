@@ -61,7 +61,7 @@ def leaves(play: Playbook, within: float = 5.0, *, may_stay: bool = False) -> No
 
 
 def test_a_move_that_comes_to_nothing() -> None:
-    """What waited meanwhile for the broker that the session stays at is sent to it."""
+    """What waited for the broker that the session stays at is sent to it, also if the client's rate is limited."""
     with moving(quorum=2) as play:
         play.client_says(send(b"1", receipt="r"))
         assert play.broker_reads(at="a") == play.broker_reads(at="b")
@@ -71,10 +71,6 @@ def test_a_move_that_comes_to_nothing() -> None:
         play.time_passes(3.1)
         play.broker_gets(copied(2, send(b"2")), at="a")
         play.broker_gets(copied(2, send(b"2")), at="b")
-
-
-def test_the_next_broker_goes_before_the_move() -> None:
-    """What waited for the broker that the session stays at is sent to it, also if the client's rate is limited."""
     with moving(quorum=2) as play:
         play.relay.limiter = Limiter(RateLimits(Rates(frames=100)))
         play._perform(play.relay.handle(inputs.Limited(None), play.now))

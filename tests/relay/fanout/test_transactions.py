@@ -20,7 +20,7 @@ def test_a_transaction_goes_to_all() -> None:
 
 
 def test_a_transaction_that_acknowledged() -> None:
-    """What only a lost broker delivered cannot be committed without it: no broker is sent COMMIT."""
+    """What only a lost broker delivered cannot be committed without it, also where COMMIT has to wait."""
     play = subscribed(fanned(), ack="client-individual")
     delivers(play, "a", 1)
     play.client_says(BEGIN + tell(b"ACK", id="a1", transaction="t") + send(b"1", transaction="t"))
@@ -30,10 +30,20 @@ def test_a_transaction_that_acknowledged() -> None:
     detail = b"group main-1: it acknowledged messages of a broker that was lost"
     play.client_gets_error(b"the transaction cannot be committed", receipt=b"c", detail=detail)
     play.broker_gets(b"", at="b")
+    play = fanned(quorum=1)
+    play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+    play.broker_said(message(message_id="m", ack="k"), at="a")
+    play.client_says(BEGIN + tell(b"ACK", id="k", transaction="t"))
+    play.broker_is_blocked(at="a")
+    play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
+    play.broker_goes(at="a")
+    play.broker_says(receipt("c"), at="b")
+    detail = b"main-1 (it acknowledged messages of a broker that was lost)"
+    play.client_gets_error(b"the quorum cannot be reached", receipt=b"c", detail=detail)
 
 
 def test_a_group_that_missed_a_part() -> None:
-    """It is sent ABORT; the others commit, if they are enough."""
+    """It is sent ABORT, or confirms what it will not be sent; the others commit, if they are enough."""
     with fanned(quorum=1, resend_buffer=300) as play:
         play.broker_goes(at="a")
         play.client_says(send(b"x" * 400))
@@ -43,10 +53,6 @@ def test_a_group_that_missed_a_part() -> None:
         assert play.counters["fanout_overflowed"] == 1
         comes_back(play, "a")
         assert play.broker_reads(at="a").count(b"\0") == 1  # what it had room for
-
-
-def test_a_group_without_a_broker_for_which_it_is_too_large() -> None:
-    """It confirms the SENDs that no broker of it will be sent, those before too; the client cannot commit."""
     with fanned(quorum=2, resend_buffer=400) as play:
         play.broker_goes(at="a")
         play.client_says(BEGIN)
@@ -100,20 +106,6 @@ def test_a_commit_that_waited_for_a_blocked_broker(quorum: int) -> None:
 
 
 # Routes
-
-
-def test_a_commit_that_waited_behind_an_ack() -> None:
-    """It acknowledged what its next broker did not deliver: that group cannot commit."""
-    play = fanned(quorum=1)
-    play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-    play.broker_said(message(message_id="m", ack="k"), at="a")
-    play.client_says(BEGIN + tell(b"ACK", id="k", transaction="t"))
-    play.broker_is_blocked(at="a")
-    play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
-    play.broker_goes(at="a")
-    play.broker_says(receipt("c"), at="b")
-    detail = b"main-1 (it acknowledged messages of a broker that was lost)"
-    play.client_gets_error(b"the quorum cannot be reached", receipt=b"c", detail=detail)
 
 
 @pytest.mark.parametrize("order", [(HERE, THERE), (THERE, HERE)])
