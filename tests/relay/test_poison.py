@@ -269,6 +269,27 @@ def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:
         play.broker_reads(at="a")
 
 
+def test_a_group_that_answers_a_frame_with_an_error_each_time() -> None:
+    """It is given up at the second ERROR, though it confirms each time what the relay asks for before the frame."""
+    with fanned(quorum=1, confirm=True) as play:
+        play.client_says(send(b"bad") + tell(b"BEGIN", transaction="t"))
+        for at in range(4):
+            asked = re.findall(rb"\nreceipt:([^\n]*)\n", play.broker_reads(at="b"))
+            if at < 2:  # it is lost before it answers: from then on frames are sent one by one
+                play.broker_goes(at="b")
+            else:
+                play.broker_says(RECEIPT % asked[0], at="b")
+                assert b"\nbad\0" in play.broker_reads(at="b")
+                play.broker_says(b"ERROR\nmessage:Processing error\n\n\0", at="b")
+                play.broker_reads(at="b")
+            if at < 3:
+                while play.at("b").closed is not None:
+                    play.time_passes(play.wake - play.now)
+                comes(play, "b")
+        assert "group main-2 is given up: it answered ERROR: Processing error" in play.noted(Event.LOST)
+        play.broker_reads(at="a")
+
+
 def test_a_group_that_cannot_stand_a_frame_and_cannot_be_sent_the_next() -> None:
     """It is given up, and the session ends in order, where the other group refused the first frame."""
     with begun(listener(fan_out(2), loss=LossPolicy.REJECT), b"1.2", "ab", b"1.0", b"1.2") as play:
