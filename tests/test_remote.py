@@ -212,7 +212,7 @@ def test_what_is_no_answer_of_a_relay(relay: Relay, status: int, body: bytes) ->
 
 
 def test_pause_waits_until_no_session_is_left(relay: Relay) -> None:
-    """It says how many are left each time the number changes."""
+    """It says how many are left each time the number changes; and at once, if no other broker takes them."""
     relay.answer("/brokers/pause", told(A._replace(state="paused", sessions=3, moving=3), B))
     left = [A._replace(state="paused", sessions=number) for number in (3, 1, 1, 0)]
     relay.answer("/brokers", told(A, B), *(told(each, B) for each in left))
@@ -225,10 +225,6 @@ def test_pause_waits_until_no_session_is_left(relay: Relay) -> None:
     ]
     assert clock.slept == 4
     assert relay.asked[1][2] == {"broker": "tcp://a:1", "within": 30}
-
-
-def test_pause_tells_that_no_other_broker_takes_the_sessions(relay: Relay) -> None:
-    """At once, as soon as none of them is still to be asked for; how many, and why."""
     here = A._replace(state="paused", sessions=2)
     relay.answer("/brokers/pause", told(here._replace(moving=1, staying=1, stays="ssl://b answered")))
     relay.answer("/brokers", told(A, B), told(here._replace(staying=2, stays="ssl://b answered\x1b")))

@@ -29,7 +29,7 @@ def test_a_topic_is_known_by_its_name(scene: Scene, client: Peer, other: Peer) -
 
 
 def test_destinations_go_when_nobody_would_miss_them(scene: Scene, client: Peer, other: Peer) -> None:
-    """A queue with its last message and consumer, a topic with its last consumer."""
+    """A queue with its last message and consumer, a topic with its last consumer; a refused message leaves none."""
     client.sends_to(b"/queue/a", b"1")
     for id, name in ((b"1", b"/queue/a"), (b"2", b"/topic/a"), (b"3", b"/queue/b")):
         client.subscribes(name, b"client", id=id)
@@ -39,10 +39,6 @@ def test_destinations_go_when_nobody_would_miss_them(scene: Scene, client: Peer,
     other.subscribes(b"/queue/a")
     other.is_lost()
     assert (scene.kept, scene.memory) == ({}, 0)
-
-
-def test_a_message_that_was_refused_leaves_no_queue() -> None:
-    """Otherwise names alone would fill the memory."""
     scene = Scene(memory=1)
     client = scene.client()
     client.sends_to(b"/queue/a", b"1")

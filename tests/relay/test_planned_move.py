@@ -12,10 +12,10 @@ from tests.relay.test_failover import gets, message
 GOODBYE = b"DISCONNECT\nreceipt:relay-session-receipt-%d\n\n\0"
 
 
-def parts(play: Playbook, number: int = 1) -> None:
+def parts(play: Playbook) -> None:
     """The old broker was told DISCONNECT and nothing else, and confirms it."""
-    gets(play, GOODBYE % number)
-    play.broker_says(RECEIPT % (OURS % number))
+    gets(play, GOODBYE % 1)
+    play.broker_says(RECEIPT % (OURS % 1))
 
 
 def test_the_next_broker_is_paused_as_well() -> None:

@@ -127,8 +127,8 @@ def test_beats_toward_a_1_0_broker_that_demands_them() -> None:
 # Time
 
 
-def test_a_client_that_sends_no_connect() -> None:
-    """A client that does not send CONNECT in time is sent an ERROR; EOLs are not CONNECT."""
+def test_before_connect() -> None:
+    """A client that does not send CONNECT in time gets an ERROR; of one that goes, nothing was asked of anybody."""
     with Playbook(listener(connect_timeout=3.0)) as play:
         play.time_passes(1)
         play.client_says(b"\n\n")
@@ -139,6 +139,11 @@ def test_a_client_that_sends_no_connect() -> None:
         play.client_gets_error(b"no CONNECT in time")
         assert play.wake == inf
         assert not play.brokers
+    with Playbook() as play:
+        play.client_goes()
+        assert not play.brokers
+        assert play.wake == inf
+        assert play.noted(Event.VANISHED).startswith("client left: ")
 
 
 # Losses
@@ -196,15 +201,6 @@ def test_a_broker_has_disconnect_however_it_ends(end: Callable[[Playbook], None]
         play.time_passes(5)
         play.broker_is_closed()
         play.client_reads()
-
-
-def test_a_client_vanishes_before_connect() -> None:
-    """Nothing was asked of anybody."""
-    with Playbook() as play:
-        play.client_goes()
-        assert not play.brokers
-        assert play.wake == inf
-        assert play.noted(Event.VANISHED).startswith("client left: ")
 
 
 @in_all_pairs

@@ -9,7 +9,6 @@ from tests.relay.several import (
     THERE,
     begun,
     both_get,
-    comes,
     delivers,
     fanned,
     lasting,
@@ -53,7 +52,7 @@ def test_a_group_that_owes_the_receipt_of_an_ack() -> None:
         play.broker_tells_client(receipt("k", "end"), at="a")
     with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
         play.client_says(send(b"1", b"/queue/there.1"))
-        comes(play, "b")
+        play.broker_welcomes(at="b")
         play.client_tells_broker(DISCONNECT, at="a")
         play.broker_gets(send(b"1", b"/queue/there.1") + DISCONNECT, at="b")
         play.broker_says(receipt("end"), at="a")
@@ -82,7 +81,7 @@ def test_the_group_that_was_waited_for_is_lost(answers: bool) -> None:
         silent = play.at("b")
         play.time_passes(6)
         assert silent.closed is How.ABORT
-        comes(play, "b")
+        play.broker_welcomes(at="b")
         play.broker_gets(DISCONNECT, at="b")
         play.broker_tells_client(receipt("end"), at="b")
 

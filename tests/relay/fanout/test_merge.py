@@ -5,7 +5,7 @@ import pytest
 from stomprelay.session.effects import Event, How
 from tests.relay.failing import STOPPING
 from tests.relay.frames import copied, message, receipt, send
-from tests.relay.several import SOON, begun, both_get, comes, comes_back, fanned, lasting, routed, subscribed
+from tests.relay.several import SOON, begun, both_get, comes_back, fanned, lasting, routed, subscribed
 
 ERROR = b"ERROR\nmessage:access refused\n\nwhy\0"
 
@@ -114,7 +114,7 @@ def test_an_error_of_a_route() -> None:
     """The ERROR of a broker alone in its upstream passes, and the session ends with it."""
     play = begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a")
     play.client_says(send(b"1", b"/queue/there.1", receipt="r"))
-    comes(play, "b")
+    play.broker_welcomes(at="b")
     play.broker_reads(at="b")
     play.broker_tells_client(error("r"), at="b")
     assert play.counters["errors_passed"] == 1

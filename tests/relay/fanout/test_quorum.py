@@ -7,7 +7,7 @@ from stomprelay.relay.fanout.quorum import Confirmation, Confirmations, Outcome
 from stomprelay.relay.model.listener import LossPolicy
 from tests.playbook import listener
 from tests.relay.frames import receipt, send
-from tests.relay.several import SOON, begun, comes, fan_out, fanned, lasting, routed
+from tests.relay.several import SOON, begun, fan_out, fanned, lasting, routed
 
 ANSWERS = ("confirm", "release", "refuse")
 
@@ -89,14 +89,14 @@ def test_a_frame_that_waited_and_cannot_be_sent() -> None:
         play.broker_goes(at="b")
         play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\nreceipt:r\n\n\0")
         play.time_passes(SOON)
-        comes(play, "a", b"1.0")
+        play.broker_welcomes(b"1.0", at="a")
         assert play.client_reads() == b""
-        comes(play, "b", b"1.0")
+        play.broker_welcomes(b"1.0", at="b")
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"r")
     both = routed(lasting("main", "a"), lasting("there", "b"), loss=LossPolicy.REJECT)
     with begun(both, b"1.2", "a") as play:
         play.client_says(b"SEND\ndestination:/queue/there.1\nfoo:a\\nb\nreceipt:r\n\n\0")
-        comes(play, "b", b"1.0")
+        play.broker_welcomes(b"1.0", at="b")
         play.client_gets_error(b"a header cannot be said in the other version", receipt=b"r")
         play.broker_is_closed(at="a")
         play.broker_is_closed(at="b")
