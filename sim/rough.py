@@ -180,15 +180,11 @@ class RoughClient(Client):
         if self.session < 12:
             super()._again()
 
-    def disconnect(self) -> None:
-        """Say DISCONNECT, and do not wait long for an answer: perhaps it was no frame."""
-        super().disconnect()
-        self.net.clock.after(3.0, self.vanish)
-
-    def fault(self) -> None:
-        """Say what nobody knows, and do not wait long for the end: perhaps it was a frame that there is."""
-        super().fault()
-        self.net.clock.after(3.0, self.vanish)
+    def _ask(self, command: bytes, headers: Pairs, receipt: int, body: bytes = b"") -> None:
+        """Say a frame. Where it is a last one, do not wait long for the end: perhaps another one was said."""
+        super()._ask(command, headers, receipt, body)
+        if command in (b"DISCONNECT", b"NONSENSE"):
+            self.net.clock.after(3.0, self.vanish)
 
     def _received(self, data: bytes) -> None:
         if not data.startswith(b"HTTP/1.1 400"):

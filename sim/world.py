@@ -223,29 +223,9 @@ class World:
         if step.who in self.clients:
             self.clients[step.who].act(step.act, *step.values)
         elif step.who in self.brokers:
-            self._broker(self.brokers[step.who], step.act, step.values)
+            getattr(self.brokers[step.who], step.act)(*step.values)
         elif step.act in ("start", "kill", "lack", "disk", "cut") or self.relay.works:
             getattr(self, f"_relay_{step.act}")(*step.values)
-
-    def _broker(self, broker: Broker, act: str, values: tuple[int, ...]) -> None:
-        match act:
-            case "cut" | "half_close" if broker.sessions:
-                session = broker.sessions[values[0] % len(broker.sessions)]
-                if act == "cut":
-                    detail = f"is cut off; of what is on its way {values[1]} bytes arrive"
-                    broker.note(What.FATE, session.number, detail=detail)
-                    session.line.end.cut(values[1])
-                else:
-                    broker.note(What.FATE, session.number, detail="half-closes")
-                    session.line.half_close()
-            case "cut" | "half_close":
-                pass
-            case "kill":
-                broker.kill(*values)
-            case "feel":
-                broker.feel(("", "refuses", "goes")[values[0]])
-            case _:
-                getattr(broker, act)(*map(bool, values))
 
     @property
     def relay(self) -> RelayProcess:
