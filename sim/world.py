@@ -35,7 +35,6 @@ from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
-from stomprelay.wire.decoder import SCANNER
 
 SLACK: Final = 2 * 64 * 1024
 """Bytes that may be kept beyond a bound: those of a read, and of one more before reading stops."""
@@ -61,12 +60,13 @@ def simulated() -> Iterator[None]:
         patch.object(runtime, "select", SELECT),
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
+        patch.object(protocol.COMPILED or protocol, "send", protocol.send_in_python),
         patch.object(protocol, "READ", 16 * 1024),
         patch.object(relay, "return_freed_memory", lambda: None),
         patch.object(web, "send", protocol.send_in_python),
         patch.object(Identification, "ask", _identify),
-        patch.object(relay_driver, "PIPE", None if SCANNER is None else Pipe),
-        patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
+        patch.object(relay_driver, "PIPE", Pipe),
+        patch.object(clients, "PIPE", Pipe),
     ):
         yield
     gc.set_threshold(*thresholds)
