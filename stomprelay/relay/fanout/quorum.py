@@ -120,9 +120,7 @@ class Confirmations(Generic[Party]):
         return self._answer(lambda asked: asked.refused.append(party), party, receipt)
 
     def leave(self, party: Party, *, leniently: bool = False) -> list[Confirmation[Party]]:
-        """A party is given up: it refuses everything that it was asked; if `leniently`, only what is `crucial`, and
-        need not confirm the rest.
-        """
+        """A party is given up: it refuses what it was asked. `leniently`: it need not confirm what is not `crucial`."""
         receipts = [receipt for receipt, asked in self._first if asked == party]
         decided: list[Confirmation[Party]] = []
         for receipt in receipts:
