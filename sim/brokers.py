@@ -174,6 +174,7 @@ class Broker:
         self.chance = chance
         self.slowness = chance.choice((0.0, 0.001, 0.05, 0.05, 0.4))
         self.prefetch = chance.choice((1000, 4, 1))
+        self.kind = Session
         self.queues: dict[bytes, deque[Message]] = {}
         self.sessions: list[Session] = []
         self.up = self.stalled = self.refuses = self.full = self.muted = False
@@ -285,17 +286,13 @@ class Broker:
         self._connections += 1
         end.name = self.name
         self.note(What.MET, self._connections)
-        session = self.meets(self._connections, end)
+        session = self.kind(self, self._connections, end)
         session.line.slow = self.stalled
         self.sessions.append(session)
 
-    def meets(self, number: int, end: End) -> "Session":
-        """Return a new connection."""
-        return Session(self, number, end)
-
     # Messages
 
-    def take(self, frame: Frame, session: int) -> Message | None:
+    def take(self, frame: Frame, session: int) -> list[Message]:
         """Take a SEND. Return its message if it is in a queue."""
         self._count += 1
         destination = frame.headers[b"destination"]
@@ -308,13 +305,13 @@ class Broker:
                 for subscription in each.subscriptions:
                     if subscription.destination == destination:
                         each.deliver(subscription, message)
-            return None
+            return []
         if self.full:
             self.note(What.FORGOT, session, detail=message.text)
-            return None
+            return []
         self.queues.setdefault(destination, deque()).append(message)
         self.dispatch(destination)
-        return message
+        return [message]
 
     def back(self, message: Message) -> None:
         """Put a message that was not acknowledged into its queue again, at its old place; a topic drops it."""
@@ -547,10 +544,9 @@ class Session:
 
     def _take(self, frame: Frame) -> None:
         """Take a SEND, which may have been in a transaction."""
-        message, receipt = self.broker.take(frame, self.number), frame.headers.get(b"receipt")
+        taken, receipt = self.broker.take(frame, self.number), frame.headers.get(b"receipt")
         self._confirms = self._confirms or receipt is not None
-        taken = [message] if message is not None else []
-        if message is None and self.broker.full and not frame.headers[b"destination"].startswith(b"/topic/"):
+        if self.broker.full and not (taken or frame.headers[b"destination"].startswith(b"/topic/")):
             if self._confirms:
                 self._leave()
         elif not self.product.late:

@@ -14,7 +14,8 @@ from difflib import unified_diff
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
 
 from chaos import real
 from sim.actors import Line
@@ -214,14 +215,6 @@ def play_all(asked: list[Conversation], side: "Model | Real", mark: str = "m") -
     return seen
 
 
-class Steady(Random):
-    """Chance that always falls alike."""
-
-    def random(self) -> float:
-        """Return 0.25."""
-        return 0.25
-
-
 class Side:
     """What is connected to."""
 
@@ -241,8 +234,8 @@ class Model(Side):
 
     def __init__(self, product: Product) -> None:
         self.net = Network(Clock(), Random(0), Weather(slowest=0.0))
-        self._broker = Broker("a", product._replace(twofold=False), b"1.2", self.net, History(), Steady())
-        self._broker.rude = False
+        steady: Any = SimpleNamespace(random=lambda: 0.25, choice=lambda values: values[0])
+        self._broker = Broker("a", product._replace(twofold=False), b"1.2", self.net, History(), steady)
         self._broker.slowness, self._broker.prefetch = 0.0, 1000
         self._broker.start()
         self.place = self._broker.place

@@ -82,8 +82,8 @@ class Clock:
 
 class End:
     """One end of a connection. Its methods up to `close` are those of a socket. `notify` is called when there is
-    something to read, or room to write. `own`: of a relay. `shut`: it sends no more. `heard_all`: the other end does
-    so, and all of it has come.
+    something to read, or room to write. `own`: of a relay. `failure`: why the attempt to connect has failed. `shut`: it
+    sends no more. `heard_all`: the other end does so, and all of it has come.
     """
 
     def __init__(self, net: "Network", name: str = "", own: bool = False) -> None:
@@ -102,7 +102,7 @@ class End:
         self.delay = 0.0
         self.heard_all = self.broken = self.shut = self.closed = False
         self.failure = 0
-        self._moving = self._notified = self._reset = False
+        self._asked = self._moving = self._notified = self._reset = False
 
     def fileno(self) -> int:
         return -1 if self.closed else self.descriptor
@@ -121,10 +121,10 @@ class End:
     def connect_ex(self, place: Place) -> int:
         if self.peer is not None:
             return errno.EISCONN
-        if not self.failure:
-            self.failure = errno.EINPROGRESS
+        if not self._asked:
+            self._asked = True
             self.net.connect(self, place)
-        return self.failure
+        return self.failure or errno.EINPROGRESS
 
     def recv(self, size: int) -> bytes:
         if self.closed:
@@ -139,7 +139,7 @@ class End:
             raise ConnectionResetError(errno.ECONNRESET, "reset")
         if self.heard_all:
             return b""
-        if self.failed:
+        if self.failure:
             raise OSError(self.failure, "not connected")
         raise BlockingIOError(errno.EAGAIN, "nothing to read")
 
@@ -181,19 +181,14 @@ class End:
     # The network
 
     @property
-    def failed(self) -> bool:
-        """Whether the attempt to connect has failed."""
-        return self.failure not in (0, errno.EINPROGRESS)
-
-    @property
     def readable(self) -> bool:
         """Whether `recv` returns something, or raises for the connection's end."""
-        return bool(self.inbox) or self.heard_all or self.broken or self.failed
+        return bool(self.inbox or self.heard_all or self.broken or self.failure)
 
     @property
     def writable(self) -> bool:
         """Whether `send` takes something, or raises for the connection's end; whether an attempt has its outcome."""
-        return self.failed if self.peer is None else self.broken or len(self.outbox) < self.net.size
+        return self.failure > 0 if self.peer is None else self.broken or len(self.outbox) < self.net.size
 
     def reset(self) -> None:
         """The connection is reset: the peer has gone, or something on the way has cut it."""

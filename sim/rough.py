@@ -11,7 +11,6 @@ from typing import Any, Final
 from sim.brokers import Broker, Session
 from sim.clients import Client
 from sim.history import What
-from sim.net import End
 from sim.stomp import Frame, Pairs, escaped
 from tests.transcripts import recordings
 
@@ -219,10 +218,7 @@ class RoughBroker(Broker):
         super().__init__(*arguments)
         self.mood = mood
         self.words = Words(self.chance, mood, mood / 2)
-
-    def meets(self, number: int, end: End) -> Session:
-        """Return a new connection, which is rough, too."""
-        return RoughSession(self, number, end)
+        self.kind = RoughSession
 
 
 class RoughSession(Session):

@@ -244,7 +244,7 @@ class World:
         self._fate("starts")
         reactor = Reactor(self.clock, self.net)
         if self.disk is not None:
-            self.disk.alive = lambda: reactor.alive
+            self.disk.reactor = reactor
         self.relays.append(RelayProcess(self.name, len(self.relays) + 1, self._config(), reactor))
 
     def _relay_kill(self) -> None:
