@@ -50,9 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _one(asked: argparse.Namespace) -> int:
-    """Play the world that is asked for, or the first one with a finding; make it small and watch it, if that is asked
-    for. Return the exit status.
-    """
+    """Play the world that is asked for, or the first with a finding; shrink and watch it. Return the exit status."""
     until = time.monotonic() + asked.seconds
     numbers = takewhile(lambda number: number < asked.worlds and time.monotonic() < until, count())
     for number in numbers if asked.world is None else [asked.world]:

@@ -132,9 +132,7 @@ class Message:
 
 @dataclass(eq=False)
 class Subscription:
-    """A subscription of one connection. It is named by its id or, without one, its destination. `ends`: it was ended,
-    and may be given messages for some time.
-    """
+    """A subscription. Its name is its id, or else its destination. `ends`: it was ended, but may be given some."""
 
     id: bytes | None
     name: bytes
@@ -339,9 +337,7 @@ class Broker:
 
 
 class Session:
-    """A connection to a broker. What reads a frame returns whether it is confirmed; it raises `Wrong`, or `KeyError` of
-    a header.
-    """
+    """A connection. What reads a frame returns whether it is confirmed; it raises `Wrong`, or `KeyError` of a name."""
 
     def __init__(self, broker: Broker, number: int, end: End) -> None:
         self.broker = broker

@@ -51,9 +51,7 @@ class Disk:
         return count
 
     def recorded(self) -> tuple[Counter[tuple[str, bytes, bytes]], list[str], bool]:
-        """Return how often each frame was recorded, by side, command and body; what is damaged; and whether the disk
-        failed. Remove all.
-        """
+        """Return how often each frame was recorded; what is damaged; and whether the disk failed. Remove all."""
         frames: Counter[tuple[str, bytes, bytes]] = Counter()
         damages = []
         for path in sorted(Path(self._folder.name).iterdir()):

@@ -84,9 +84,7 @@ def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> Non
 
 
 class RelayProcess:
-    """The relay as one process, the `number`th of its world: a service on a reactor of its own. `again`: it is to start
-    again when it has stopped.
-    """
+    """The relay as a process, the `number`th of its world. `again`: it is to start again when it has stopped."""
 
     def __init__(self, name: str, number: int, config: Config, reactor: Reactor) -> None:
         self.number = number
