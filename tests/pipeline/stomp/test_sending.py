@@ -292,13 +292,14 @@ def test_all_columns_are_said() -> None:
 
 def test_what_belongs_to_a_frame_or_a_broker_is_left_out() -> None:
     """Rows of an archive can be sent as they are."""
-    names = (
-        "destination content-length receipt message-id ack subscription transaction n relay-key relay-resent"
-    )
-    headers = [[(name, "x") for name in names.split()]]
-    batch = rows(destination=["/queue/a"], body=[""], headers=headers)
+    names = "destination content-length receipt message-id ack subscription transaction n xcontent-length"
+    relays = "relay-key relay-resent relay-trace relay-copy"
+    headers = [[(name, "content-length:1\n") for name in f"{names} {relays}".split()]]
+    batch = rows(destination=["/queue/content-length:0"], body=[""], headers=headers)
     ((lines, _),) = spelled(batch, persistent="false")
-    assert lines == [b"destination:/queue/a", b"n:x", b"content-length:0", b"relay-key:job/0/3/0"]
+    kept = [name + b":content-length\\c1\\n" for name in (b"n", b"xcontent-length")]
+    key = b"relay-key:job/0/3/0"
+    assert lines == [b"destination:/queue/content-length\\c0", *kept, b"content-length:0", key]
 
 
 @pytest.mark.parametrize("said", [None, True, False])
