@@ -76,9 +76,6 @@ class Step(NamedTuple):
     act: str
     values: tuple[int, ...] = ()
 
-    def __str__(self) -> str:
-        return f"{self.at:8.3f} {self.who} {self.act} {' '.join(map(str, self.values))}".rstrip()
-
 
 @dataclass(frozen=True)
 class Scene:
@@ -202,10 +199,6 @@ class Plan(NamedTuple):
     seed: str
     scene: Scene
     steps: tuple[Step, ...]
-
-    def script(self) -> str:
-        """Return the plan as text, a step a line."""
-        return "\n".join([str(self.scene), *map(str, self.steps)])
 
 
 def draw(seed: int, number: int) -> Plan:

@@ -32,9 +32,7 @@ def test_confirmations_of_few_ids(answers: list[tuple[int, str, str]], asked: li
     given_answers: dict[tuple[int, str], list[str]] = {}
     for party, id, answer in answers:
         given_answers.setdefault((party, id), []).append(answer)
-        done = getattr(confirmations, answer)(party, id.encode())
-        if done is not None:
-            decided.append(done)
+        decided += getattr(confirmations, answer)(party, id.encode())
     assert len(decided) == len(set(map(id_of, decided)))
     assert confirmations.pending == sum(each.outcome is Outcome.OPEN for each in every)
     for id in ("x", "y"):
