@@ -794,6 +794,10 @@ EXCUSES: Final = {
     b"connection to the broker was lost": ("it leaves", "failover.md: DISCONNECT, half-closed connections"),
     REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
     b"the broker did not answer CONNECT with CONNECTED": ("well again", "errors.md: it serves no client"),
+    b"the broker closed the connection when it was sent CONNECT": (
+        "two losses",
+        "failover.md: What counts against ...",
+    ),
     b"a frame cannot be delivered": ("full queues", "failover.md: A frame that costs brokers ..."),
     b"NACK cannot be said to the broker": ("an older broker", "translation.md: NACK"),
     b"a header cannot be said": ("losses are rejected", "configuration.md: loss"),
@@ -851,6 +855,9 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
         # failover.md, "What counts against a broker": a probe finds the broker well before and after two attempts
         "well again": stay.connected is None
         and any(each.detail == "serves again" and each.at > stay.began for each in before),
+        # the same heading: it was lost twice just then, and had answered others before and afterwards
+        "two losses": stay.connected is None
+        and sum(e.at > stay.began and e.detail.startswith(("is killed", "is cut")) for e in before) > 1,
         "an older broker": scene.clients[stay.client].version != b"1.0" and bool(old),
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,
