@@ -96,8 +96,12 @@ class _Thread:
             self._again()
 
 
-OS: Final = in_place_of(os, fsync=lambda file: None)
-"""The system of a journal: `disk` and `write` are of the world that is played."""
+def _write(file: int, data: memoryview) -> int:
+    return int(OS.disk.write(file, data))
+
+
+OS: Final[Any] = in_place_of(os, fsync=lambda file: None, write=_write)
+"""The system of a journal: `disk` is that of the world that is played."""
 
 
 @contextmanager

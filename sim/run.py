@@ -22,7 +22,7 @@ from sim.world import World, simulated
 WARM: Final = 100
 """So many worlds are played first. At the end they are played again, and must leave as much memory in use."""
 
-SPARE: Final = 2000
+SPARE: Final = 500
 """Blocks of memory by which both may differ: what the interpreter keeps to use again, and what was found."""
 
 CACHED: Final = 2000

@@ -186,7 +186,7 @@ class World:
 
     def play(self) -> History:
         """Play the plan to its end, and return the history."""
-        SOCKETS.net = self.net
+        SOCKETS.net, OS.disk = self.net, self.disk
         random.seed(self.plan.seed)
         log: Any = self._log
         globalLogPublisher.addObserver(log)
@@ -196,6 +196,7 @@ class World:
             self.wrong(str(error))
         finally:
             globalLogPublisher.removeObserver(log)
+            SOCKETS.net = OS.disk = None  # they would keep all of this world
         return self.history
 
     def _play(self) -> None:
@@ -263,7 +264,6 @@ class World:
         self._fate("starts")
         reactor = Reactor(self.clock, self.net)
         if self.disk is not None:
-            OS.disk, OS.write = self.disk, self.disk.write
             self.disk.alive = lambda: reactor.alive
         self.relays.append(RelayProcess(self.name, len(self.relays) + 1, self._config(), reactor))
 

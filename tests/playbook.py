@@ -104,12 +104,12 @@ class Peer:
 class Playbook(AbstractContextManager["Playbook"]):
     """A client that has just opened its connection, a relay, and whatever broker the script plays.
 
-    `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay. Where several
-    brokers play at once, `at` is the address of the one that is meant; without it, it is the one that the relay turned
-    to last. While it is `busy`, who gave way has no turn but by `turn_comes`. With `passes` it performs `Pass`;
-    `passed` counts the frames that passed so. `limiter` is the listener's; `address` is the client's.
-    `claims` are those of clients of whom it is asked who they are. A DISCONNECT of the relay's own each broker answers
-    at once, and no script sees it; unless they do not `part`.
+    `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay, `hello` what the
+    client says at once. Where several brokers play at once, `at` is the address of the one that is meant; without it,
+    it is the one that the relay turned to last. While it is `busy`, who gave way has no turn but by `turn_comes`. With
+    `passes` it performs `Pass`; `passed` counts the frames that passed so. `limiter` is the listener's; `address` is
+    the client's. `claims` are those of clients of whom it is asked who they are. A DISCONNECT of the relay's own each
+    broker answers at once, and no script sees it; unless they do not `part`.
     """
 
     part = True
@@ -119,6 +119,7 @@ class Playbook(AbstractContextManager["Playbook"]):
         front: Listener | None = None,
         *,
         cut: Cut = Cut.WHOLE,
+        hello: bytes = b"",
         counters: Counters | None = None,
         name: bytes = b"relay-session",
         passes: bool = False,
@@ -148,6 +149,8 @@ class Playbook(AbstractContextManager["Playbook"]):
         self._goodbye = b"receipt:%b-goodbye\n\n\0" % name
         self._behind: list[Leg] = []
         self._perform(self.relay.handle(inputs.Opened(), self.now))
+        if hello:
+            self.client_says(hello)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -174,9 +177,54 @@ class Playbook(AbstractContextManager["Playbook"]):
         peer.accepted = True
         self._perform(self.relay.handle(inputs.BrokerConnected(peer.leg), self.now))
 
+    def broker_is_asked(self, *, at: str | None = None) -> bytes:
+        """The connection to the broker is there. Returns the CONNECT that it gets."""
+        self.broker_accepts(at=at)
+        data = self.broker_reads(at=at)
+        assert data.startswith(b"CONNECT\n")
+        return data
+
+    def broker_welcomes(
+        self,
+        version: bytes = b"1.2",
+        product: str = "generic",
+        welcome: bytes = b"",
+        *,
+        at: str | None = None,
+    ) -> None:
+        """The connection to the broker is there, and it answers CONNECT with CONNECTED."""
+        self.broker_is_asked(at=at)
+        self.broker_says(said_welcome(version, product, welcome), at=at)
+
     def broker_refuses(self, reason: str = "Connection refused", *, at: str | None = None) -> None:
         """The connection to the broker cannot be had."""
         self._perform(self.relay.handle(inputs.NotConnected(self.at(at).leg, reason), self.now))
+
+    def client_tells_broker(self, data: bytes, told: bytes | None = None, *, at: str | None = None) -> None:
+        """The client says this, and the broker gets it: as it was said, or as it is `told`."""
+        self.client_says(data)
+        self.broker_gets(data if told is None else told, at=at)
+
+    def broker_tells_client(self, data: bytes, told: bytes | None = None, *, at: str | None = None) -> None:
+        """The broker says this, and the client gets it: as it was said, or as it is `told`."""
+        self.broker_says(data, at=at)
+        self.client_gets(data if told is None else told)
+
+    def client_errs(self, data: bytes, message: bytes, *, receipt: bytes | None = None) -> None:
+        """The client says this, gets an ERROR with this `message`, and its connection ends."""
+        self.client_says(data)
+        self.client_gets_error(message, receipt=receipt)
+
+    def client_said(self, data: bytes) -> None:
+        """The client says this, and nobody looks at what brokers are told of it."""
+        self.client_says(data)
+        for peer in self.brokers:
+            peer.written = b""
+
+    def broker_said(self, data: bytes, *, at: str | None = None) -> None:
+        """The broker says this, and nobody looks at what the client gets of it."""
+        self.broker_says(data, at=at)
+        self.client.written = b""
 
     def client_half_closes(self) -> None:
         """The client closed its direction: it sends nothing more."""
@@ -299,6 +347,11 @@ class Playbook(AbstractContextManager["Playbook"]):
     def broker_is_closed(self, how: How = How.LINGER, *, at: str | None = None) -> None:
         """The relay closed the broker's connection in this way."""
         assert self.at(at).closed is how
+
+    def both_are_closed(self) -> None:
+        """The relay closed both connections, each when what was written had gone out."""
+        self.client_is_closed()
+        self.broker_is_closed()
 
     def both_stay(self) -> None:
         """Neither connection was closed."""
@@ -481,6 +534,11 @@ PRODUCTS: Final = {
 """What a product says of itself in CONNECTED."""
 
 
+def said_welcome(version: bytes, product: str = "generic", welcome: bytes = b"") -> bytes:
+    """CONNECTED of a product in a version, with more headers."""
+    return SAY_WELCOME[version].replace(b"CONNECTED\n", b"CONNECTED\n" + PRODUCTS[product] + welcome)
+
+
 def joined(
     client: bytes,
     broker: bytes,
@@ -501,10 +559,7 @@ def joined(
     front = listener(over(upstream(versions=asked)), **settings)
     play = Playbook(front, cut=cut)
     play.client_says(SAY_HELLO[client].replace(b"CONNECT\n", b"CONNECT\n" + hello))
-    play.broker_accepts()
-    welcome = PRODUCTS[product] + welcome
-    play.broker_says(SAY_WELCOME[broker].replace(b"CONNECTED\n", b"CONNECTED\n" + welcome))
-    assert play.broker_reads().startswith(b"CONNECT\n")
+    play.broker_welcomes(broker, product, welcome)
     assert play.client_reads().startswith(b"CONNECTED\n")
     play.both_stay()
     return play

@@ -93,7 +93,7 @@ garbage: st.SearchStrategy[bytes] = st.one_of(
                 *(b"\n", b"\n", b"\n\n", b"\r\n", b"\r\n\r\n", b"\r", b"\0", b"\0", b"\0\n"),
                 *(b"destination:/queue/a", b"content-length:", b"content-length:3", b"foo:bar", b":", b" "),
                 *(b"3", b"-1", b"999999999999", b"\\n", b"\\", b"\\t", b"\xff", b"abc", b"x" * 40),
-            ],
+            ]
         ),
         max_size=25,
     ).map(b"".join),

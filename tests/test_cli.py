@@ -20,6 +20,7 @@ from tests.e2e.certificates import Authority
 from tests.fake_admin import Relay, serving_relay
 from tests.journal.made import event, put
 
+Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).resolve().parent.parent
 FRAME = b"SUBSCRIBE\ndestination:/queue/a\n\n\0"
 
@@ -37,7 +38,7 @@ def write(tmp_path: Path, text: str) -> str:
     return str(file)
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def refused(capsys: Capture, *arguments: str) -> str:
     """The one line on standard error of a command that fails; nothing is printed."""
     assert main(arguments) == 1
     out, err = capsys.readouterr()
@@ -48,18 +49,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 COMMANDS = [
-    "run",
-    "check",
-    "config",
-    "explain",
-    "pause",
-    "resume",
-    "brokers",
-    "sessions",
-    "kill",
-    "tail",
-    "reload",
-    "journal",
+    *("run", "check", "config", "explain", "pause", "resume", "brokers", "sessions", "kill"),
+    *("tail", "reload", "journal"),
 ]
 JOURNALS = ["ls", "cat", "verify"]
 
@@ -72,7 +63,7 @@ JOURNALS = ["ls", "cat", "verify"]
         *(["journal", each, "--help"] for each in JOURNALS),
     ],
 )
-def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_help(capsys: Capture, arguments: list[str]) -> None:
     """Each command explains itself."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
@@ -115,7 +106,7 @@ def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
         ["journal", "cat", "--since", "soon", "a"],
     ],
 )
-def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_wrong_usage(capsys: Capture, arguments: list[str]) -> None:
     """Wrong options are told on standard error, with exit status 2."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
@@ -124,9 +115,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "config").glob("*.toml")), ids=lambda file: file.stem)
-def test_check_says_what_would_run(
-    tmp_path: Path, authority: Authority, capsys: pytest.CaptureFixture[str], file: Path
-) -> None:
+def test_check_says_what_runs(tmp_path: Path, authority: Authority, capsys: Capture, file: Path) -> None:
     """The files that we hand out are right as they are, beside the files that they name."""
     put_secrets(tmp_path)
     authority.issue("relay")
@@ -137,7 +126,7 @@ def test_check_says_what_would_run(
     assert err == ""
 
 
-def test_every_file_that_comes_along(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_file_that_comes_along(capsys: Capture) -> None:
     """Each is printed by its name, as it stands; `--help` lists them."""
     folders = ("config/*.toml", "config/grafana/*", "config/prometheus/*", "systemd/*")
     shipped = [path for folder in folders for path in ROOT.glob(folder)]
@@ -151,7 +140,7 @@ def test_every_file_that_comes_along(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_every_option_says_what_it_is_for(capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_every_option_says_what_it_is_for(capsys: Capture, command: str) -> None:
     """By the same names as for `twistd`, and in the same words."""
     with pytest.raises(SystemExit):
         main([command, "--help"])
@@ -174,9 +163,7 @@ def _as_before() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_as_before")
-def test_run_names_file_and_key(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], authority: Authority
-) -> None:
+def test_run_names_file_and_key(tmp_path: Path, capsys: Capture, authority: Authority) -> None:
     """What cannot run is told in one line, as by `check`, and nothing runs."""
     file = write(tmp_path, "[listener.public]\nendpiont = 1\n")
     assert refused(capsys, "run", "-c", file).startswith(f"{file}: listener.public.endpiont: ")
@@ -189,7 +176,7 @@ def test_run_names_file_and_key(
     assert refused(capsys, "run", "-c", file).startswith(f"{file}: listener.a.tls.certificate: ")
 
 
-def test_check_names_file_and_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_file_and_key(tmp_path: Path, capsys: Capture) -> None:
     """One line on standard error, and exit status 1."""
     file = write(tmp_path, '[listener.public.limits]\nbody = "x"\n')
     assert refused(capsys, "check", "--config", file) == (
@@ -224,24 +211,20 @@ def test_check_names_file_and_key(tmp_path: Path, capsys: pytest.CaptureFixture[
         ),
     ],
 )
-def test_check_makes_the_endpoints(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, key: str
-) -> None:
+def test_check_makes_the_endpoints(tmp_path: Path, capsys: Capture, text: str, key: str) -> None:
     """What Twisted does not take is found before anything runs, and told by its key."""
     file = write(tmp_path, text)
     assert refused(capsys, "check", "-c", file).startswith(f"{file}: {key}: ")
 
 
-def test_check_leaves_systemds_sockets_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_leaves_systemds_sockets_alone(tmp_path: Path, capsys: Capture) -> None:
     """They are not there when a unit runs `check` before it starts the relay."""
     file = write(tmp_path, '[listener.a]\nendpoint = "systemd:domain=INET:index=0"\n')
     assert main(["check", "-c", file]) == 0
     assert "systemd:domain=INET:index=0" in capsys.readouterr().out
 
 
-def test_check_refuses_bad_certificates(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], authority: Authority
-) -> None:
+def test_check_refuses_bad_certificates(tmp_path: Path, capsys: Capture, authority: Authority) -> None:
     """A file that is absent, is no certificate, or a key of another certificate: told by its key."""
     ours, other = authority.issue("relay"), authority.issue("other")
     (tmp_path / "junk.pem").write_text("no PEM\n")
@@ -258,7 +241,7 @@ def test_check_refuses_bad_certificates(
         assert refused(capsys, "check", "-c", file).startswith(f"{file}: {key}")
 
 
-def test_check_shows_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_shows_no_secret(tmp_path: Path, capsys: Capture) -> None:
     """Neither in what would run nor in an error."""
     login = '[upstream.a]\nuri = "tcp://b"\nlogin = "l"\npasscode = "geheim"\n'
     assert main(["check", "-c", write(tmp_path, login)]) == 0
@@ -266,7 +249,7 @@ def test_check_shows_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "geheim" not in refused(capsys, "check", "-c", write(tmp_path, login + "x = 1\n"))
 
 
-def test_explain_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_a_file(tmp_path: Path, capsys: Capture) -> None:
     """Each frame of the file, and exit status 0 when all can be carried."""
     file = tmp_path / "frames"
     file.write_bytes(FRAME)
@@ -277,16 +260,14 @@ def test_explain_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
-def test_explain_standard_input(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
+def test_explain_stdin(capsys: Capture, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     """Without a file, or with a dash; octets are not decoded on the way."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"SEND\ndestination:/a\n\n\xff"), "ascii"))
     assert main(["explain", *arguments]) == 0
     assert "<ff>^@" in capsys.readouterr().out
 
 
-def test_explain_tells_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_tells_what_is_refused(tmp_path: Path, capsys: Capture) -> None:
     """The ERROR is printed, and the exit status is 1."""
     file = tmp_path / "frames"
     file.write_bytes(b"SEND\ndestination:/a\nt:a\\nb\n\n\0")
@@ -296,7 +277,7 @@ def test_explain_tells_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
     assert err == ""
 
 
-def test_explain_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_nothing(tmp_path: Path, capsys: Capture) -> None:
     """A file that is absent or empty is an error."""
     absent, empty = tmp_path / "absent", tmp_path / "empty"
     empty.write_bytes(b"\n")
@@ -311,9 +292,7 @@ def relay() -> Iterator[Relay]:
         yield relay
 
 
-def test_the_admin_endpoint_of_a_file(
-    relay: Relay, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_admin_endpoint_of_a_file(relay: Relay, tmp_path: Path, capsys: Capture) -> None:
     """Nothing else of the file has to be right; `--admin` wins."""
     file = write(tmp_path, f'admin = "tcp:{relay.port}:interface=127.0.0.1"\n[upstream.a]\nuri = 5\n')
     assert main(["brokers", "-c", file]) == 0
@@ -329,7 +308,7 @@ def test_the_admin_endpoint_of_a_file(
     )
 
 
-def test_the_token_of_a_relay(relay: Relay, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_token_of_a_relay(relay: Relay, tmp_path: Path, capsys: Capture) -> None:
     """Of the file's endpoint, or of `--token-file`, which wins; nobody else may read it."""
     put_secrets(tmp_path)
     other = tmp_path / "other.token"
@@ -353,7 +332,7 @@ def test_the_token_of_a_relay(relay: Relay, tmp_path: Path, capsys: pytest.Captu
     )
 
 
-def test_what_the_relay_refuses(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_relay_refuses(relay: Relay, capsys: Capture) -> None:
     """One line on standard error, and exit status 1."""
     assert "the relay knows no such broker" in refused(capsys, "pause", "c:1", "--admin", relay.place)
     relay.answer("/brokers/pause", (400, b'{"error": "within must be a number"}'))
@@ -363,7 +342,7 @@ def test_what_the_relay_refuses(relay: Relay, capsys: pytest.CaptureFixture[str]
     assert refused(capsys, "brokers", "--admin", "nowhere").startswith("nowhere: must be an endpoint")
 
 
-def test_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_journal(tmp_path: Path, capsys: Capture) -> None:
     """Segments are listed, shown and checked; damage is told on standard error."""
     path = put(tmp_path, event("lost", "gone"))
     assert main(["journal", "ls", str(tmp_path)]) == 0
@@ -382,9 +361,7 @@ def test_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("command", JOURNALS)
-def test_a_journal_that_is_not_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_a_journal_that_is_not_there(tmp_path: Path, capsys: Capture, command: str) -> None:
     """One line on standard error, and exit status 1."""
     absent = str(tmp_path / "absent")
     assert refused(capsys, "journal", command, absent) == (
@@ -392,9 +369,7 @@ def test_a_journal_that_is_not_there(
     )
 
 
-def test_whoever_does_not_want_to_wait(
-    relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_does_not_wait(relay: Relay, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control-C ends it without a traceback, with the status that shells give it."""
 
     def interrupted(*_: object) -> int:

@@ -55,8 +55,7 @@ def test_listen_and_upstream(short: bool) -> None:
     listen, upstream = ("-l", "-u") if short else ("--listen", "--upstream")
     service = made(listen, "tcp:1", listen, "unix:/x", upstream, "ssl://localhost:61614")
     assert sorted(listeners(service).values()) == [
-        ("tcp:1", "ssl://localhost:61614"),
-        ("unix:/x", "ssl://localhost:61614"),
+        (each, "ssl://localhost:61614") for each in ("tcp:1", "unix:/x")
     ]
 
 
@@ -70,20 +69,12 @@ def test_a_file(tmp_path: Path, option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("-c", "/absent.toml"),
-        ("-u", "nonsense"),
-        ("-u", "failover:()"),
-        ("-l", "61613"),
-        ("--admin", "8161"),
-        ("--no",),
-    ],
+    "said", ["-c /absent.toml", "-u nonsense", "-u failover:()", "-l 61613", "--admin 8161", "--no"]
 )
-def test_a_mistake_on_the_command_line(arguments: tuple[str, ...]) -> None:
+def test_a_mistake_on_the_command_line(said: str) -> None:
     """Likewise."""
     with pytest.raises(usage.UsageError):
-        parsed(*arguments)
+        parsed(*said.split())
 
 
 @pytest.mark.parametrize("options", [tap.Options, broker_tap.Options])

@@ -2,9 +2,8 @@
 
 world       World: several relays, and all that happens to them
 traffic     make: a World's rounds, what is sent, delivered, answered, lost and delivered again
-client      its clients: sessions with their legs, and what they owe
+client      its clients: sessions with their legs, what they owe, and their frames as blocks
 relay       its relays: a clock, runs that end and runs that die
-chunk       the frames of one chunk as a block
 truth       Truth: what must come out of the tables
 """
 

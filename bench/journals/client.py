@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from bench.journals.chunk import Alike, chunk
 from bench.journals.relay import Relay
 from bench.journals.truth import Truth
+from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import Context, JournalSide
 from stomprelay.session.effects import Event
 
@@ -19,6 +19,29 @@ INDIVIDUAL: Final = "client-individual"
 _REST: Final = (
     b"priority:4\npersistent:true\ncontent-type:application/json\ncorrelation-id:c-%d\ncontent-length:%d\n\n"
 )
+_BODY: Final = bytes(range(32, 127)) * 700
+
+
+class Alike(NamedTuple):
+    """Neighbours that are alike: `head` has a `%d` or `%b` for each value, `rows` the values of each frame, `bodies`
+    the size of the body of each; empty for none.
+    """
+
+    head: bytes
+    rows: Sequence[tuple[Any, ...]]
+    bodies: Sequence[int] = ()
+
+
+def chunk(time: int, number: int, context: bytes, parts: Sequence[Alike], kept: int = 0) -> bytes:
+    """Return a block. `number`: frames of the leg before it; `kept`: bytes of each body that are recorded, at most."""
+    sizes: list[int] = []
+    pieces: list[bytes] = []
+    for head, rows, bodies in parts:
+        for row, size in zip(rows, bodies or [0] * len(rows), strict=True):
+            whole, body = head % row, _BODY[: min(size, kept)]
+            sizes += (len(whole), len(body), size)
+            pieces += (whole, body)
+    return encode(BlockKind.FRAMES, time, number, context, sizes, b"".join(pieces))
 
 
 class Batch(NamedTuple):

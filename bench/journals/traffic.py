@@ -13,11 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bench.journals.chunk import Alike
-from bench.journals.client import AUTO, CUMULATIVE, INDIVIDUAL, Batch, Client, Owed
+from bench.journals.client import AUTO, CUMULATIVE, INDIVIDUAL, Alike, Batch, Client, Owed
 from bench.journals.relay import Relay
 from bench.journals.truth import Outage, Truth
-from bench.journals.world import SECOND, World
+from bench.journals.world import SECOND, START, World
 
 BACKLOG: Final = "/queue/backlog"
 _POOL: Final = 1 << 14
@@ -32,6 +31,15 @@ _REFUSED_AGAIN: Final = 0.7
 _APART: Final = 20 * SECOND
 """Between outages, so that none is taken for a part of another one."""
 _BIG: Final = 64
+"""Messages of the largest chunk."""
+_CLIENTS, _BROKERS, _QUEUES, _TOPICS = 12, 3, 40, 5
+"""Producers of each relay, and as many consumers; the others in all. Some topics have no subscriber."""
+_PUBLISHED, _HOT, _ZIPF = 0.05, 0.9, 1.2
+"""The chance that a message goes to a topic; else to the first queue; else to one of the others by Zipf's law."""
+_BURST, _SMALLEST, _TAIL, _LARGEST = 12, 120, 1.2, 1 << 20
+"""About how many messages come in a chunk; octets of bodies, by Pareto's law."""
+_TRANSACTIONS, _ABORTED = 0.05, 0.2
+"""The share of chunks in a transaction, and of these of those in vain."""
 
 
 def make(folder: Path, world: World) -> Truth:
@@ -46,15 +54,13 @@ class Traffic:
         self._world = world
         self._random = random = Random(world.seed)
         self._truth = truth = Truth()
-        self._now = world.start
+        self._now = START
         self._gap = SECOND / world.rate
         self._serial = self._delivery = self._transaction = 0
-        self._sizes = [
-            min(int(world.smallest * random.paretovariate(world.tail)), world.largest) for _ in range(_POOL)
-        ]
-        self._bursts = [min(1 + int(random.expovariate(1 / world.burst)), _BIG) for _ in range(_POOL)]
+        self._sizes = [min(int(_SMALLEST * random.paretovariate(_TAIL)), _LARGEST) for _ in range(_POOL)]
+        self._bursts = [min(1 + int(random.expovariate(1 / _BURST)), _BIG) for _ in range(_POOL)]
         self._round = 0
-        self._brokers = [f"broker-{number}:61613" for number in range(max(world.brokers, 1))]
+        self._brokers = [f"broker-{number}:61613" for number in range(_BROKERS)]
         self._relays = [
             Relay(
                 folder, f"{world.relay}{at + 1}", at, world.seed, round(random.uniform(-1, 1) * world.skew * SECOND),
@@ -62,24 +68,24 @@ class Traffic:
             )
             for at in range(world.relays)
         ]  # fmt: skip
-        self._producers = self._clients("p", world.producers)
+        self._producers = self._clients("p")
         self._asking = self._producers[: max(world.relays, round(len(self._producers) * _ASKS))]
         self._asks = frozenset(self._asking)
-        self._consumers = self._clients("c", world.consumers)
+        self._consumers = self._clients("c")
         for at, each in enumerate(self._consumers):
             each.mode = _MODES[at % len(_MODES)]
-        self._queues = [f"/queue/{number:03d}" for number in range(world.queues)]
-        self._others = [*accumulate(1 / each**world.exponent for each in range(1, world.queues))]
-        self._topics = [f"/topic/{number:02d}" for number in range(world.topics)]
+        self._queues = [f"/queue/{number:03d}" for number in range(_QUEUES)]
+        self._others = [*accumulate(1 / each**_ZIPF for each in range(1, _QUEUES))]
+        self._topics = [f"/topic/{number:02d}" for number in range(_TOPICS)]
         self._published = frozenset(self._topics)
         self._subscribers: dict[str, list[Client]] = {}
         self._subscribe()
         runs = [(relay, run) for relay in range(world.relays) for run in range(1, world.runs + 1)]
         self._deadly = set(random.sample(runs, world.deaths))
 
-    def _clients(self, letter: str, count: int) -> list[Client]:
+    def _clients(self, letter: str) -> list[Client]:
         """So many for each relay, in turn."""
-        numbers = range(count * len(self._relays))
+        numbers = range(_CLIENTS * len(self._relays))
         base = 0 if letter == "p" else 30_000
         return [
             Client(
@@ -180,16 +186,16 @@ class Traffic:
 
     def _passes(self) -> None:
         """One chunk, from its SENDs to the answers."""
-        random, world = self._random, self._world
+        random = self._random
         self._round += 1
         count = self._bursts[self._round % _POOL]
         end = self._now + int(count * self._gap)
         producer = self._producers[int(random.random() * len(self._producers))]
-        if self._topics and random.random() < world.published:
+        if random.random() < _PUBLISHED:
             destination = self._topics[int(random.random() * len(self._topics))]
         else:
             destination = self._queue()
-        if random.random() < world.transactions:
+        if random.random() < _TRANSACTIONS:
             batch = self._sends_together(producer, destination, count)
         else:
             batch = self._sends(producer, destination, count)
@@ -201,7 +207,7 @@ class Traffic:
 
     def _queue(self) -> str:
         random = self._random
-        if not self._others or random.random() < self._world.hot:
+        if random.random() < _HOT:
             return self._queues[0]
         return random.choices(self._queues[1:], cum_weights=self._others)[0]
 
@@ -232,7 +238,7 @@ class Traffic:
         batch = self._made(producer, destination, count, receipts=False)
         self._transaction += 1
         inside = b"transaction:t-%d\n" % self._transaction
-        aborted = self._random.random() < self._world.aborted
+        aborted = self._random.random() < _ABORTED
         ends = b"ABORT\n%b\n" if aborted else b"COMMIT\n%breceipt:t-%d\n\n"
         producer.client.came(
             self._tick(),
@@ -295,7 +301,7 @@ class Traffic:
             refused = answered.pop(int(random.random() * len(answered)))
         self._truth.became(destination, "acked", len(answered))
         if answered or refused >= 0:
-            together = random.random() < world.transactions
+            together = random.random() < _TRANSACTIONS
             self._transaction += together
             consumer.acks(
                 self._tick(), answered, refuse=refused, transaction=self._transaction if together else -1

@@ -52,12 +52,3 @@ class Truth:
         """So many more messages with this outcome."""
         if count:
             self.outcomes[destination, outcome] += count
-
-    def of(self, outcome: str) -> int:
-        """Messages with this outcome."""
-        return sum(count for (_, found), count in self.outcomes.items() if found == outcome)
-
-    @property
-    def unanswered(self) -> int:
-        """Messages whose last delivery was never answered."""
-        return self.of("delivered") + self.of("returned")

@@ -267,9 +267,7 @@ def references(kind: str, known: Mapping[str, T]) -> Reader[tuple[T, ...]]:
 
 
 def several(one: Reader[T], expected: str) -> Reader[tuple[T, ...]]:
-    """Return a reader of one value, or of a list of values; `one` reads each value. `expected` is a part of the
-    error's text.
-    """
+    """Return a reader of one value, or of a list; `one` reads each value. `expected` is a part of the error's text."""
 
     def read(value: object) -> tuple[T, ...]:
         if not isinstance(value, list):

@@ -33,9 +33,7 @@ def _texts(one: str, two: str, three: str, four: str) -> bytes:
 
 
 def context_start(listener: str, session: str, peer: str, client: str) -> bytes:
-    """Return the beginning of all contexts of a session, encoded. Append what `context_end` returns to make a whole
-    `Context`.
-    """
+    """Return the beginning of all contexts of a session, encoded; `context_end` returns what makes it a `Context`."""
     return b"[" + _texts(listener, session, peer, client)
 
 
@@ -120,9 +118,7 @@ class NewerVersion(ValueError):
 
 
 class SegmentHeader(NamedTuple):
-    """The first block of a segment. `created` is in ns since 1970. A living relay ends the segment after
-    `age` seconds.
-    """
+    """The first block of a segment. `created`: ns since 1970. A living relay ends the segment after `age` seconds."""
 
     version: int
     relay: str

@@ -7,8 +7,7 @@ import pytest
 from bench import goals, rows
 from bench.contenders import HAPROXY, JOURNAL, RELAY, ROUTES
 from bench.goals import CPU, RATE
-from bench.load import Case, Run, loaded
-from bench.machine import which
+from bench.load import Case, Load, Run
 from bench.rounds import Outcome, Series
 
 BY_NAME = {row.name: row for row in rows.ROWS}
@@ -48,11 +47,10 @@ def test_a_row_is_judged_over_haproxy_and_its_journal_over_the_relay() -> None:
 
 @pytest.mark.deep
 @pytest.mark.e2e
-@pytest.mark.skipif(which("cc", "gcc", "clang") is None, reason="needs a compiler (Debian package gcc)")
-def test_every_row_passes(tmp_path: Path) -> None:
+def test_every_row_passes(load: Load, tmp_path: Path) -> None:
     """Each row runs through all that is installed and arrives as it was sent, with a journal, too."""
     notes: list[str] = []
-    with loaded(tmp_path) as load, rows.running(load.ports["1.2"], tmp_path, notes.append) as contenders:
+    with rows.running(load.ports["1.2"], tmp_path, notes.append) as contenders:
         names = [one.name for one in contenders]
         assert set(names) >= {RELAY, JOURNAL}
         assert (HAPROXY in names) == (notes == [])

@@ -4,25 +4,12 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
 
-from bench.load import LARGE, SMALL, VERSIONS, Case, Load, LoadError, loaded
-from bench.machine import which
-
-pytestmark = pytest.mark.skipif(
-    which("cc", "gcc", "clang") is None,
-    reason="the load is written in C: needs a compiler (Debian package gcc)",
-)
-
-
-@pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
-    """The load compiled, its null broker running."""
-    with loaded(tmp_path_factory.mktemp("load")) as running:
-        yield running
+from bench.load import LARGE, SMALL, VERSIONS, Case, Load, LoadError
 
 
 @pytest.mark.parametrize("version", VERSIONS)

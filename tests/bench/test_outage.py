@@ -5,19 +5,16 @@ from pathlib import Path
 import pytest
 
 from bench import memory, outage
-from bench.load import loaded
-from bench.machine import which
+from bench.load import Load
 
 
 @pytest.mark.deep
 @pytest.mark.e2e
-@pytest.mark.skipif(which("cc", "gcc", "clang") is None, reason="needs a compiler (Debian package gcc)")
-def test_an_outage_and_idle_sessions(tmp_path: Path) -> None:
+def test_an_outage_and_idle_sessions(load: Load, tmp_path: Path) -> None:
     """The broker is killed and each session hears from the other one; and some sessions are held."""
     notes: list[str] = []
-    with loaded(tmp_path) as load:
-        (wait,) = outage.measure(load, tmp_path, 1, notes.append, 20)
-        (held,) = memory.measure(load, tmp_path, 1, notes.append, 20)
+    (wait,) = outage.measure(load, tmp_path, 1, notes.append, 20)
+    (held,) = memory.measure(load, tmp_path, 1, notes.append, 20)
     assert [each for each in notes if "haproxy" not in each] == []
     assert wait.what == "20 sessions, broker killed"
     assert wait.found is not None

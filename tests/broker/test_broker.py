@@ -3,9 +3,8 @@
 from tests.broker.scene import Scene
 
 
-def test_messages_are_shared_out_in_one_write_each() -> None:
+def test_messages_are_shared_out_in_one_write_each(scene: Scene) -> None:
     """A chunk of many SENDs is one write to each consumer."""
-    scene = Scene()
     sender, first, second = scene.client(), scene.client(b"1.0"), scene.client(b"1.1")
     for consumer in (first, second):
         consumer.subscribes(b"/queue/a")
@@ -46,9 +45,8 @@ def test_a_chain_of_slow_subscribers_falls_together() -> None:
     assert (len(scene.broker.connections), len(scene.broker.destinations.kept), scene.memory) == (1, 0, 0)
 
 
-def test_the_service_stops() -> None:
+def test_the_service_stops(scene: Scene) -> None:
     """Everybody is told, greeted or not, and nobody is given what another had."""
-    scene = Scene()
     client, other, opened = scene.client(), scene.client(b"1.0"), scene.opens()
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1")

@@ -4,16 +4,15 @@ from typing import Any
 
 import pytest
 
-from tests.broker.scene import Scene, header, in_every_version, in_named_versions
+from tests.broker.scene import Peer, Scene, header, in_every_version, in_named_versions
 
 SEND_A = b"SEND\ndestination:/queue/a\n\n"
 
 # Messages
 
 
-def test_a_message_crosses_all_versions() -> None:
+def test_a_message_crosses_all_versions(scene: Scene) -> None:
     """The sender's escapes are read, the consumer's written; its own headers keep order and repetitions."""
-    scene = Scene()
     consumers = [scene.client(version) for version in (b"1.0", b"1.1", b"1.2")]
     for consumer in consumers:
         consumer.subscribes(b"/topic/a")
@@ -29,10 +28,8 @@ def test_a_message_crosses_all_versions() -> None:
     consumers[2].receives(start + b"z:1\\c2\na:\\r\\n\\\\\n" + body)
 
 
-def test_equal_heads_in_and_out_of_transactions() -> None:
+def test_equal_heads_in_and_out_of_transactions(client: Peer) -> None:
     """A repeated head that names a transaction waits each time, and asks for its receipt each time."""
-    scene = Scene()
-    client = scene.client()
     client.subscribes(b"/queue/a")
     held = b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n%d\0"
     client.sends(b"BEGIN\ntransaction:t\n\n\0" + held % 1 + held % 2 + SEND_A + b"3\0")
@@ -47,9 +44,8 @@ def test_equal_heads_in_and_out_of_transactions() -> None:
 
 
 @in_every_version
-def test_the_receipt_comes_before_the_first_message(version: bytes) -> None:
+def test_the_receipt_comes_before_the_first_message(scene: Scene, version: bytes) -> None:
     """So a client knows its subscription before it hears of it."""
-    scene = Scene()
     client = scene.client(version)
     client.sends_to(b"/queue/a", b"1")
     client.subscribes(b"/queue/a", more=b"receipt:r\n")
@@ -58,9 +54,8 @@ def test_the_receipt_comes_before_the_first_message(version: bytes) -> None:
     )
 
 
-def test_subscriptions_of_1_0_need_no_name() -> None:
+def test_subscriptions_of_1_0_need_no_name(scene: Scene) -> None:
     """Several to one destination are told apart by age; MESSAGE then names none."""
-    scene = Scene()
     client = scene.client(b"1.0")
     subscribe = b"SUBSCRIBE\ndestination: /queue/a\n\n\0"
     client.sends(subscribe + subscribe)
@@ -96,9 +91,8 @@ def test_subscriptions_of_1_0_end_oldest_first() -> None:
 
 
 @in_every_version
-def test_an_id_can_be_used_again_when_it_is_free(version: bytes) -> None:
+def test_an_id_can_be_used_again_when_it_is_free(scene: Scene, version: bytes) -> None:
     """And not before."""
-    scene = Scene()
     client = scene.client(version)
     client.subscribes(b"/queue/a")
     client.sends(b"UNSUBSCRIBE\nid:1\nreceipt:u\n\n\0")
@@ -145,10 +139,10 @@ def test_an_id_can_be_used_again_when_it_is_free(version: bytes) -> None:
         (b"ACK\nid:1-b-1\ntransaction:t\n", b"unknown transaction", b"'t'"),
     ],
 )
-def test_what_cannot_be_followed_is_refused(frame: bytes, message: bytes, detail: bytes) -> None:
+def test_what_cannot_be_followed_is_refused(
+    scene: Scene, client: Peer, other: Peer, frame: bytes, message: bytes, detail: bytes
+) -> None:
     """In one line, under the receipt's id; the frames before it count, those behind it do not."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
     other.subscribes(b"/queue/other")
     before, behind = b"SEND\ndestination:/queue/other\n\n1\0", b"SEND\ndestination:/queue/other\n\n2\0"
     client.sends(before + frame + b"receipt:r\n\n\0" + behind)
@@ -175,9 +169,8 @@ def test_what_cannot_be_followed_is_refused(frame: bytes, message: bytes, detail
         (b"1.2", b"UNSUBSCRIBE\ndestination:/queue/a\n", b"UNSUBSCRIBE needs an id header"),
     ],
 )
-def test_each_version_has_its_own_demands(version: bytes, frame: bytes, message: bytes) -> None:
+def test_each_version_has_its_own_demands(scene: Scene, version: bytes, frame: bytes, message: bytes) -> None:
     """How an ACK names its message, how an UNSUBSCRIBE its subscription, what NACK is."""
-    scene = Scene()
     client = scene.client(version)
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1")
@@ -214,9 +207,8 @@ def test_what_other_brokers_give_a_meaning() -> None:
 
 
 @in_every_version
-def test_auto_needs_no_ack(version: bytes) -> None:
+def test_auto_needs_no_ack(scene: Scene, version: bytes) -> None:
     """What was sent is gone; a client that leaves gives nothing back. An ACK would name nothing."""
-    scene = Scene()
     client = scene.client(version)
     client.subscribes(b"/queue/a")
     client.sends_to(b"/queue/a", b"1")
@@ -229,9 +221,8 @@ def test_auto_needs_no_ack(version: bytes) -> None:
 
 
 @in_every_version
-def test_an_individual_ack_settles_one_message(version: bytes) -> None:
+def test_an_individual_ack_settles_one_message(scene: Scene, version: bytes) -> None:
     """The others go to the next consumer, in order, marked as redelivered."""
-    scene = Scene()
     client, other = scene.client(version), scene.client(version)
     client.subscribes(b"/queue/a", b"client-individual")
     client.sends_to(b"/queue/a", b"1", b"2", b"3")
@@ -251,9 +242,8 @@ def test_an_individual_ack_settles_one_message(version: bytes) -> None:
 
 
 @in_every_version
-def test_a_cumulative_ack_settles_all_before_it(version: bytes) -> None:
+def test_a_cumulative_ack_settles_all_before_it(scene: Scene, version: bytes) -> None:
     """On its subscription only."""
-    scene = Scene()
     client, other = scene.client(version), scene.client()
     client.subscribes(b"/queue/a", b"client", id=b"1")
     client.subscribes(b"/queue/b", b"client", id=b"2")
@@ -267,9 +257,8 @@ def test_a_cumulative_ack_settles_all_before_it(version: bytes) -> None:
     assert other.bodies() == [b"a3", b"b1"]
 
 
-def test_one_message_on_two_subscriptions_of_1_1() -> None:
+def test_one_message_on_two_subscriptions_of_1_1(scene: Scene) -> None:
     """The subscription says which delivery is meant."""
-    scene = Scene()
     client = scene.client(b"1.1")
     client.subscribes(b"/topic/a", b"client", id=b"1")
     client.subscribes(b"/topic/a", b"client", id=b"2")
@@ -282,9 +271,8 @@ def test_one_message_on_two_subscriptions_of_1_1() -> None:
     client.receives_error(b"ACK names no message that awaits one")
 
 
-def test_one_message_on_two_subscriptions_of_1_0() -> None:
+def test_one_message_on_two_subscriptions_of_1_0(scene: Scene) -> None:
     """An ACK without a subscription is about one of them at a time; with one, about that."""
-    scene = Scene()
     client = scene.client(b"1.0")
     for id in (b"1", b"2", b"3"):
         client.subscribes(b"/topic/a", b"client", id=id)
@@ -297,9 +285,8 @@ def test_one_message_on_two_subscriptions_of_1_0() -> None:
 
 
 @in_named_versions
-def test_a_nack_gives_the_message_to_the_next(version: bytes) -> None:
+def test_a_nack_gives_the_message_to_the_next(scene: Scene, version: bytes) -> None:
     """To another consumer if there is one, else to the same again."""
-    scene = Scene()
     client, other = scene.client(version), scene.client(version)
     client.subscribes(b"/queue/a", b"client-individual")
     client.sends_to(b"/queue/a", b"1")
@@ -317,9 +304,8 @@ def test_a_nack_gives_the_message_to_the_next(version: bytes) -> None:
 
 
 @in_named_versions
-def test_a_cumulative_nack_refuses_all_before_it(version: bytes) -> None:
+def test_a_cumulative_nack_refuses_all_before_it(scene: Scene, version: bytes) -> None:
     """STOMP 1.2, "NACK"; they come again in their old order."""
-    scene = Scene()
     client = scene.client(version)
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1", b"2", b"3")
@@ -348,9 +334,8 @@ def test_a_message_refused_too_often_is_a_dead_letter(version: bytes) -> None:
 
 
 @in_every_version
-def test_an_unsubscriber_gives_back_what_it_did_not_acknowledge(version: bytes) -> None:
+def test_an_unsubscriber_gives_back_what_it_did_not_acknowledge(scene: Scene, version: bytes) -> None:
     """At once, to the others; what it ACKs afterwards is no longer its own."""
-    scene = Scene()
     client, other = scene.client(version), scene.client()
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1", b"2")
@@ -365,10 +350,8 @@ def test_an_unsubscriber_gives_back_what_it_did_not_acknowledge(version: bytes) 
 
 @pytest.mark.parametrize("name", [b"prefetch-count", b"activemq.prefetchSize"])
 @pytest.mark.parametrize("ack", [b"client", b"client-individual"])
-def test_a_consumer_gets_as_much_as_it_asked_for(name: bytes, ack: bytes) -> None:
+def test_a_consumer_gets_as_much_as_it_asked_for(client: Peer, other: Peer, name: bytes, ack: bytes) -> None:
     """The next message comes when one was settled; other consumers take theirs meanwhile."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
     client.subscribes(b"/queue/a", ack, more=b"%b:2\n" % name)
     client.sends_to(b"/queue/a", b"1", b"2", b"3", b"4", b"5")
     messages = client.messages()
@@ -394,9 +377,8 @@ def test_a_consumer_that_asks_for_nothing_has_a_window_too() -> None:
 
 
 @in_every_version
-def test_a_transaction_happens_at_commit(version: bytes) -> None:
+def test_a_transaction_happens_at_commit(scene: Scene, version: bytes) -> None:
     """Messages and acknowledgements together; its frames' receipts come at once."""
-    scene = Scene()
     client, other = scene.client(version), scene.client()
     other.subscribes(b"/queue/b")
     client.subscribes(b"/queue/a", b"client")
@@ -415,9 +397,8 @@ def test_a_transaction_happens_at_commit(version: bytes) -> None:
 
 
 @in_every_version
-def test_an_aborted_transaction_never_was(version: bytes) -> None:
+def test_an_aborted_transaction_never_was(scene: Scene, version: bytes) -> None:
     """What was acknowledged in it awaits its ACK again."""
-    scene = Scene()
     client = scene.client(version)
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1", b"2")
@@ -438,9 +419,8 @@ def test_an_aborted_transaction_never_was(version: bytes) -> None:
 
 @in_every_version
 @pytest.mark.parametrize("polite", [True, False], ids=["disconnect", "loss"])
-def test_an_unfinished_transaction_is_aborted(version: bytes, polite: bool) -> None:
+def test_an_unfinished_transaction_is_aborted(scene: Scene, version: bytes, polite: bool) -> None:
     """By DISCONNECT or by the loss of the connection; another client may use its name meanwhile."""
-    scene = Scene()
     client, other = scene.client(version), scene.client(version)
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1", b"2", b"3")
@@ -460,9 +440,8 @@ def test_an_unfinished_transaction_is_aborted(version: bytes, polite: bool) -> N
 
 
 @in_every_version
-def test_a_transaction_has_one_name(version: bytes) -> None:
+def test_a_transaction_has_one_name(scene: Scene, version: bytes) -> None:
     """A second BEGIN of it is an error, which ends the first as well."""
-    scene = Scene()
     client = scene.client(version)
     begin = b"BEGIN\ntransaction:t\nreceipt:r\n\n\0"
     client.sends(begin)
@@ -490,9 +469,7 @@ def test_a_transaction_has_one_name(version: bytes) -> None:
     ],
     ids=["memory", "messages", "bytes"],
 )
-def test_a_sender_is_told_at_the_bound(
-    bounds: dict[str, Any], fine: int, frame: bytes, message: bytes
-) -> None:
+def test_a_sender_at_the_bound(bounds: dict[str, Any], fine: int, frame: bytes, message: bytes) -> None:
     """With the receipt's id; what was accepted is kept, and nobody else is disturbed."""
     scene = Scene(**bounds)
     sender, other = scene.client(), scene.client()
@@ -543,9 +520,8 @@ def test_each_connection_has_its_bounds(bound: str, frame: bytes, message: bytes
 
 
 @in_every_version
-def test_receipts_come_for_every_frame(version: bytes) -> None:
+def test_receipts_come_for_every_frame(scene: Scene, version: bytes) -> None:
     """In the order of the frames, in the client's own spelling."""
-    scene = Scene()
     client = scene.client(version)
     raw = b"a:b" if version == b"1.0" else b"a\\cb"
     frames = [

@@ -20,9 +20,8 @@ SERVER = b"server:stomprelay/" + stomprelay.__version__.encode()
 
 
 @in_every_version
-def test_connect_is_answered(version: bytes) -> None:
+def test_connect_is_answered(scene: Scene, version: bytes) -> None:
     """With the version, a session of its own, who answers, and no beats where none were asked for."""
-    scene = Scene()
     client, other = scene.opens(version), scene.opens(version)
     client.sends(HELLO[version])
     client.receives(
@@ -33,18 +32,16 @@ def test_connect_is_answered(version: bytes) -> None:
     assert scene.noted(Event.CONNECTED) == f"b-session-2: STOMP {version.decode()}"
 
 
-def test_anybody_may_log_in() -> None:
+def test_anybody_may_log_in(scene: Scene) -> None:
     """The login is not looked at, nor the virtual host, and nothing of them is noted."""
-    scene = Scene()
     client = scene.opens()
     client.sends(b"CONNECT\naccept-version:1.2\nhost:nowhere\nlogin:alice\npasscode:secret\n\n\0")
     assert client.reads().startswith(b"CONNECTED\n")
     assert not any(word in note.text for note in scene.notes for word in ("secret", "alice"))
 
 
-def test_without_a_common_version_there_is_no_connection() -> None:
+def test_without_a_common_version_there_is_no_connection(scene: Scene) -> None:
     """The versions that would do are named (STOMP 1.2, "Protocol Negotiation")."""
-    scene = Scene()
     client = scene.opens()
     client.sends(b"CONNECT\naccept-version:2.0\nhost:/\n\n\0")
     assert b"\nversion:1.0,1.1,1.2\n" in client.written
@@ -118,9 +115,8 @@ def connected(scene: Scene, heart_beat: bytes) -> Peer:
     return client
 
 
-def test_silence_is_filled_with_beats() -> None:
+def test_silence_is_filled_with_beats(scene: Scene) -> None:
     """At half the interval that the client wants; whatever else is written counts as one."""
-    scene = Scene()
     client = connected(scene, b"0,2000")
     scene.time_passes(0.9)
     assert client.reads() == b""
@@ -138,9 +134,8 @@ def test_silence_is_filled_with_beats() -> None:
     client.receives(b"\n")
 
 
-def test_a_silent_client_is_given_up() -> None:
+def test_a_silent_client_is_given_up(scene: Scene) -> None:
     """After twice the interval; beats and parts of frames keep it alive."""
-    scene = Scene()
     client, other = connected(scene, b"1000,0"), scene.client()
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1")
@@ -229,9 +224,8 @@ def test_bad_input_costs_its_sender_only(said: bytes, message: bytes) -> None:
         (b"\x16\x03\x01\x02\x00\x01", b"", "TLS"),
     ],
 )
-def test_foreign_protocols_are_recognised(said: bytes, answer: bytes, word: str) -> None:
+def test_foreign_protocols_are_recognised(scene: Scene, said: bytes, answer: bytes, word: str) -> None:
     """And answered in their own tongue where that can be done; on the wrong port somebody will look."""
-    scene = Scene()
     client = scene.opens()
     client.sends(said)
     data = client.reads()
@@ -276,10 +270,8 @@ def test_garbage_never_harms(chunks: list[bytes], greeted: bool) -> None:
 # Turns
 
 
-def test_a_client_that_sends_much_gives_way() -> None:
+def test_a_client_that_sends_much_gives_way(scene: Scene, client: Peer, other: Peer) -> None:
     """Frames that came together are executed in turns, in their order, with what came meanwhile behind them."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
     scene.busy = True
     bodies = [b"%d" % number for number in range(1300)]
     client.sends_to(b"/queue/a", *bodies[:1299])
@@ -299,10 +291,8 @@ def test_a_client_that_sends_much_gives_way() -> None:
 
 
 @pytest.mark.parametrize("rest", [b"", b"NONSENSE\n\n\0"], ids=["right", "wrong"])
-def test_a_client_that_gave_way_and_vanished(rest: bytes) -> None:
+def test_a_client_that_gave_way_and_vanished(scene: Scene, client: Peer, rest: bytes) -> None:
     """All that it had sent counts, up to what is wrong; it is asked for no more."""
-    scene = Scene()
-    client = scene.client()
     scene.busy = True
     client.sends(b"SEND\ndestination:/queue/a\n\nx\0" * 1300 + rest)
     client.is_lost()
@@ -313,9 +303,8 @@ def test_a_client_that_gave_way_and_vanished(rest: bytes) -> None:
 # Ends
 
 
-def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
+def test_a_client_that_vanishes_leaves_nothing_behind(scene: Scene) -> None:
     """Before CONNECT or after it; nothing is asked of the service for it any more."""
-    scene = Scene()
     opened, client = scene.opens(), scene.client()
     client.subscribes(b"/queue/a", b"client")
     client.sends(b"BEGIN\ntransaction:t\n\n\0")
@@ -334,10 +323,8 @@ def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
 # A client that closes its direction only
 
 
-def test_a_client_that_half_closes_is_answered() -> None:
+def test_a_client_that_half_closes_is_answered(scene: Scene, client: Peer) -> None:
     """All that it sent was executed; it waits for nothing, and its connection is closed."""
-    scene = Scene()
-    client = scene.client()
     client.sends(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
     client.half_closes()
     client.receives(b"RECEIPT\nreceipt-id:1\n\n\0" + b"\n")
@@ -345,10 +332,8 @@ def test_a_client_that_half_closes_is_answered() -> None:
     assert scene.noted(Event.VANISHED) == "b-session-1: client left without DISCONNECT"
 
 
-def test_a_client_that_half_closes_while_frames_wait() -> None:
+def test_a_client_that_half_closes_while_frames_wait(scene: Scene, client: Peer) -> None:
     """They are executed in their turns; then the connection is closed."""
-    scene = Scene()
-    client = scene.client()
     scene.busy = True
     client.sends(b"SEND\ndestination:/queue/a\n\nx\0" * 1000)
     client.half_closes()
@@ -359,9 +344,8 @@ def test_a_client_that_half_closes_while_frames_wait() -> None:
     assert scene.kept == {b"/queue/a": 1000}
 
 
-def test_a_subscriber_that_half_closes() -> None:
+def test_a_subscriber_that_half_closes(scene: Scene) -> None:
     """It gets messages until the time is over, and is not dead for want of beats; what it never acknowledged stays."""
-    scene = Scene()
     client, other = scene.opens(), scene.client()
     client.sends(b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:1000,0\n\n\0")
     client.reads()
@@ -377,10 +361,8 @@ def test_a_subscriber_that_half_closes() -> None:
     assert other.bodies() == [b"late"]
 
 
-def test_a_half_closed_client_that_is_gone() -> None:
+def test_a_half_closed_client_that_is_gone(client: Peer, other: Peer) -> None:
     """It does not read the EOL: what it did not acknowledge goes to others at once."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
     client.subscribes(b"/queue/a", ack=b"client")
     other.sends_to(b"/queue/a", b"x")
     client.half_closes()
@@ -390,9 +372,8 @@ def test_a_half_closed_client_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"CONNECT\naccept"])
-def test_half_closed_before_connect(data: bytes) -> None:
+def test_half_closed_before_connect(scene: Scene, data: bytes) -> None:
     """There is nothing to wait for."""
-    scene = Scene()
     client = scene.opens()
     if data:
         client.sends(data)

@@ -18,10 +18,8 @@ def refuses(peer: Peer, times: int) -> None:
         peer.acknowledges(b"NACK", message)
 
 
-def test_a_topic_is_known_by_its_name() -> None:
+def test_a_topic_is_known_by_its_name(scene: Scene, client: Peer, other: Peer) -> None:
     """What nobody is there for is gone, and leaves no trace; two consumers get a copy each."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
     client.sends_to(b"/topic/a", b"1")
     assert scene.kept == {}
     client.subscribes(b"/topic/a")
@@ -30,10 +28,8 @@ def test_a_topic_is_known_by_its_name() -> None:
     assert (client.bodies(), other.bodies()) == ([b"2"], [b"2"])
 
 
-def test_destinations_go_when_nobody_would_miss_them() -> None:
+def test_destinations_go_when_nobody_would_miss_them(scene: Scene, client: Peer, other: Peer) -> None:
     """A queue with its last message and consumer, a topic with its last consumer."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
     client.sends_to(b"/queue/a", b"1")
     for id, name in ((b"1", b"/queue/a"), (b"2", b"/topic/a"), (b"3", b"/queue/b")):
         client.subscribes(name, b"client", id=id)
@@ -54,9 +50,8 @@ def test_a_message_that_was_refused_leaves_no_queue() -> None:
     assert scene.kept == {}
 
 
-def test_what_two_consumers_give_back_keeps_its_order() -> None:
+def test_what_two_consumers_give_back_keeps_its_order(scene: Scene) -> None:
     """That in which it was sent, whoever gave back first."""
-    scene = Scene()
     first, second, third = scene.client(), scene.client(), scene.client()
     for each in (first, second):
         each.subscribes(b"/queue/a", b"client", more=b"prefetch-count:2\n")
@@ -67,10 +62,8 @@ def test_what_two_consumers_give_back_keeps_its_order() -> None:
     assert third.bodies() == [b"1", b"2", b"3", b"4"]
 
 
-def test_a_consumer_that_ends_while_it_is_held_up() -> None:
+def test_a_consumer_that_ends_while_it_is_held_up(client: Peer, other: Peer) -> None:
     """It gets nothing when its client reads again; what waited for it goes to others."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
     client.subscribes(b"/queue/a")
     client.stops_reading()
     other.sends_to(b"/queue/a", b"1", b"2")
@@ -81,9 +74,8 @@ def test_a_consumer_that_ends_while_it_is_held_up() -> None:
     assert other.bodies() == [b"1", b"2"]
 
 
-def test_consumers_take_turns() -> None:
+def test_consumers_take_turns(scene: Scene) -> None:
     """Each message goes to one of them; one that is full or does not read is passed over until it is able again."""
-    scene = Scene()
     first, second, third = scene.client(), scene.client(), scene.client()
     for consumer in (first, second, third):
         consumer.subscribes(b"/queue/a", b"client-individual", more=b"prefetch-count:3\n")
@@ -187,10 +179,8 @@ def test_a_transaction_has_room_or_never_was(
 
 @pytest.mark.parametrize("ack", [b"client", b"client-individual"])
 @pytest.mark.parametrize("end", [b"COMMIT", b"ABORT"])
-def test_an_ack_of_one_that_unsubscribed_meanwhile(end: bytes, ack: bytes) -> None:
+def test_an_ack_behind_unsubscribe(scene: Scene, client: Peer, other: Peer, end: bytes, ack: bytes) -> None:
     """Aborted, its message goes to others, as it would have without the transaction; committed, it stays settled."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
     client.subscribes(b"/queue/a", ack)
     client.sends_to(b"/queue/a", b"1")
     (message,) = client.messages()

@@ -4,6 +4,7 @@
 """
 
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -132,3 +133,8 @@ def refusal(folder: Path, *parts: str) -> str:
     assert source == str(folder / "relay.toml")
     assert "\n" not in said
     return said
+
+
+def refuses(said: str) -> AbstractContextManager[object]:
+    """What ends in an error that says this."""
+    return pytest.raises(ConfigError, match=said)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from stomprelay.config import Config, ConfigError, load
+from stomprelay.config import Config, load
 from stomprelay.config.change import Change, change
 from stomprelay.config.settings import FIELD_KEYS
+from tests.config.reference import refuses
 
 FILE = """
 [listener.public]
@@ -77,9 +78,7 @@ def test_what_needs_a_restart_stays_as_it_is() -> None:
 
 def test_workers_that_stay_need_an_upstream_that_they_can_share() -> None:
     """The file alone would be right: it asks for one process, which a restart gives it."""
-    with pytest.raises(
-        ConfigError, match=r"^stomprelay\.toml: workers: 2 processes cannot share the embedded broker"
-    ):
+    with refuses(r"^stomprelay\.toml: workers: 2 processes cannot share the embedded broker"):
         changed(
             ("workers = 2\n", ""),
             ("failover:(tcp://a:1,tcp://b:1)?randomize=false", "memory:"),

@@ -58,29 +58,26 @@ def test_an_upstream_must_be_clear() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"limits": {"bdoy": 1}}, 'listener.public.limits.bdoy: unknown key; did you mean "body"?'),
-        ({"limits": 5}, "listener.public.limits: must be a table"),
-        ({"tls": {}}, "listener.public.tls.certificate: is missing"),
-        ({"tls": True}, "listener.public.tls: must be a table"),
-        ({"web": 1}, "listener.public.web: must be true or false, or a table"),
-        ({"web": {"path": "ws"}}, "listener.public.web.path: must be a path as in a URL, such as /ws"),
-        ({"web": {"path": "/ws?x"}}, "listener.public.web.path: must be a path as in a URL"),
-        ({"web": {"origins": ["app.example.net"]}}, "listener.public.web.origins: must be a list of origins"),
-        (
-            {"web": {"origins": ["https://a.example/"]}},
-            "listener.public.web.origins: must be a list of origins",
-        ),
-        ({"web": {"origins": "*"}}, "listener.public.web.origins: must be a list of origins"),
+        ({"limits": {"bdoy": 1}}, 'limits.bdoy: unknown key; did you mean "body"?'),
+        ({"limits": 5}, "limits: must be a table"),
+        ({"tls": {}}, "tls.certificate: is missing"),
+        ({"tls": True}, "tls: must be a table"),
+        ({"web": 1}, "web: must be true or false, or a table"),
+        ({"web": {"path": "ws"}}, "web.path: must be a path as in a URL, such as /ws"),
+        ({"web": {"path": "/ws?x"}}, "web.path: must be a path as in a URL"),
+        ({"web": {"origins": ["app.example.net"]}}, "web.origins: must be a list of origins"),
+        ({"web": {"origins": ["https://a.example/"]}}, "web.origins: must be a list of origins"),
+        ({"web": {"origins": "*"}}, "web.origins: must be a list of origins"),
         (
             {"tls": {"certificate": "c", "key": "k", "require_client_certificate": True}},
-            "listener.public.tls.require_client_certificate: needs client_ca",
+            "tls.require_client_certificate: needs client_ca",
         ),
         (
             {"endpoint": "ssl:1", "tls": {"certificate": "c", "key": "k"}},
-            "listener.public.tls: the endpoint brings TLS of its own",
+            "tls: the endpoint brings TLS of its own",
         ),
     ],
 )
 def test_mistakes_are_told_by_their_key(values: dict[str, Any], said: str) -> None:
     """Whatever is wrong in the table."""
-    assert refusal(**values).startswith(f"f: {said}")
+    assert refusal(**values).startswith(f"f: listener.public.{said}")

@@ -82,73 +82,42 @@ def test_the_quorum(uri: str, quorum: int) -> None:
     assert locate(uri).quorum == quorum
 
 
-@pytest.mark.parametrize(
-    ("uri", "said"),
-    [
-        ("failover:((tcp://a,tcp://b))", "address 1: must be tcp://host:port"),
-        ("failover:(tcp://a,tcp://b:x)", "address 2: the port must be a number"),
-        ("fanout:(tcp://a,failover:(tcp://b,x))", "group 2: address 2: must be tcp://host:port"),
-        ("fanout:(static:(x))", "group 1: group 1: must be tcp://host:port"),
-        ("failover:(failover:(tcp://a))", "failover:(...) must not stand within failover:(...)"),
-        ("failover:(tcp://b,fanout:(tcp://a))", "fanout:(...) must not stand within failover:(...)"),
-        ("failover:(static:(tcp://a))", "static:(...) must not stand within failover:(...)"),
-        ("fanout:(fanout:(tcp://a))", "group 1: fanout:(...) must not stand within fanout:(...)"),
-        (
-            "fanout:(static:(fanout:(tcp://a)))",
-            "group 1: group 1: fanout:(...) must not stand within static:(...)",
-        ),
-        (
-            "fanout:(static:(static:(tcp://a)))",
-            "group 1: group 1: static:(...) must not stand within static:(...)",
-        ),
-        ("static:(tcp://a)", "static:(...) stands within fanout:(...) only"),
-        (
-            "failover:(tcp://a)?randomise=1",
-            'option "randomise": there is no such option; did you mean "randomize"?',
-        ),
-        (
-            "failover:(tcp://a?wieght=1)",
-            'address 1: option "wieght": there is no such option; did you mean "weight"?',
-        ),
-        (
-            "failover:(tcp://a?weight=0)",
-            'address 1: option "weight": must be a positive whole number, not "0"',
-        ),
-        ("fanout:(failover:(tcp://a)?x=1,tcp://b)", 'group 1: option "x": there is no such option'),
-        ("fanout:(tcp://a)?randomize=true", 'option "randomize": belongs to failover:(...)'),
-        ("fanout:(static:(tcp://a)?minAckCount=1)", 'group 1: option "minAckCount": belongs to fanout:(...)'),
-        ("fanout:(tcp://a?weight=2)", 'group 1: option "weight": there is no other broker to choose'),
-        (
-            "fanout:(tcp://a,tcp://b)?minAckCount=3",
-            'option "minAckCount": must not be more than the number of groups, 2',
-        ),
-        (
-            "fanout:(failover:(tcp://a))?timeout=5",
-            'option "timeout": fanout:(...) has no address to hold for: say it of failover:(...)',
-        ),
-        (
-            "fanout:(tcp://b,static:(failover:(tcp://a))?timeout=5)",
-            'group 2: option "timeout": static:(...) has no address to hold for',
-        ),
-        ("failover:(tcp://a,tcp://a)", "must name each broker once, and names tcp://a twice"),
-        (
-            "failover:(ws://a/x,wss://a/x,ws://a/y,ws://A:80/x)",
-            "must name each broker once, and names ws://A:80/x twice, once as ws://a/x",
-        ),
-        (
-            "failover:(tcp://a,stomp://A:61613)",
-            "must name each broker once, and names stomp://A:61613 twice, once as tcp://a",
-        ),
-        (
-            "failover:(tcp://a:5,tcp:a:5)",
-            "must name each broker once, and names tcp:a:5 twice, once as tcp://a:5",
-        ),
-        ("failover:(memory:,memory:)", "must name each broker once"),
-        ("fanout:(failover:(tcp://a,tcp://b),tcp://b)", "must name each broker once"),
-    ],
-)
-def test_mistakes(uri: str, said: str) -> None:
+MISTAKES = """
+failover:((tcp://a,tcp://b))         address 1: must be tcp://host:port
+failover:(tcp://a,tcp://b:x)         address 2: the port must be a number
+fanout:(tcp://a,failover:(tcp://b,x))  group 2: address 2: must be tcp://host:port
+fanout:(static:(x))                  group 1: group 1: must be tcp://host:port
+failover:(failover:(tcp://a))        failover:(...) must not stand within failover:(...)
+failover:(tcp://b,fanout:(tcp://a))  fanout:(...) must not stand within failover:(...)
+failover:(static:(tcp://a))          static:(...) must not stand within failover:(...)
+fanout:(fanout:(tcp://a))            group 1: fanout:(...) must not stand within fanout:(...)
+fanout:(static:(fanout:(tcp://a)))   group 1: group 1: fanout:(...) must not stand within static:(...)
+fanout:(static:(static:(tcp://a)))   group 1: group 1: static:(...) must not stand within static:(...)
+static:(tcp://a)                     static:(...) stands within fanout:(...) only
+failover:(tcp://a)?randomise=1       option "randomise": there is no such option; did you mean "randomize"?
+failover:(tcp://a?wieght=1)          address 1: option "wieght": there is no such option; did you mean "weight"?
+failover:(tcp://a?weight=0)          address 1: option "weight": must be a positive whole number, not "0"
+fanout:(failover:(tcp://a)?x=1,tcp://b)  group 1: option "x": there is no such option
+fanout:(tcp://a)?randomize=true      option "randomize": belongs to failover:(...)
+fanout:(static:(tcp://a)?minAckCount=1)  group 1: option "minAckCount": belongs to fanout:(...)
+fanout:(tcp://a?weight=2)            group 1: option "weight": there is no other broker to choose
+fanout:(tcp://a,tcp://b)?minAckCount=3  option "minAckCount": must not be more than the number of groups, 2
+fanout:(failover:(tcp://a))?timeout=5  option "timeout": fanout:(...) has no address to hold for: say it of
+fanout:(tcp://b,static:(failover:(tcp://a))?timeout=5)  group 2: option "timeout": static:(...) has no address
+failover:(tcp://a,tcp://a)           must name each broker once, and names tcp://a twice
+failover:(ws://a/x,wss://a/x,ws://a/y,ws://A:80/x)  must name each broker once, and names ws://A:80/x twice, once
+failover:(tcp://a,stomp://A:61613)   must name each broker once, and names stomp://A:61613 twice, once as tcp://a
+failover:(tcp://a:5,tcp:a:5)         must name each broker once, and names tcp:a:5 twice, once as tcp://a:5
+failover:(memory:,memory:)           must name each broker once
+fanout:(failover:(tcp://a,tcp://b),tcp://b)  must name each broker once
+"""
+"""A URI, and what is said of it."""
+
+
+@pytest.mark.parametrize("row", MISTAKES.strip().splitlines())
+def test_mistakes(row: str) -> None:
     """Each is told by where it stands."""
+    uri, said = row.split(maxsplit=1)
     assert refusal(uri).startswith(said)
 
 

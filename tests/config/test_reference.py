@@ -142,9 +142,7 @@ def test_every_setting_is_checked(tmp_path: Path, key: str) -> None:
 
 
 def test_the_page_has_the_same_settings() -> None:
-    """docs/settings.md has what `python -m tests.config.reference` writes: each setting of the file with its meaning
-    and default, and when a reload has its effect, as the code has it.
-    """
+    """docs/settings.md has what `python -m tests.config.reference` writes."""
     assert PAGE.read_text(encoding="utf-8").endswith(page())
 
 

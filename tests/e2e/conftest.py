@@ -18,6 +18,10 @@ from tests.e2e.relay import listening, relay
 from tests.e2e.scripts import Script
 from tests.e2e.stage import Place, Stage
 
+Direct = Callable[[str], Place]
+Through = Callable[[str, str | None], Place]
+Play = Callable[[Script, Place, LibraryFacts, str], list[tuple[object, ...]]]
+"""What the fixtures of these names give."""
 Gateway = Mapping[str | None, Place]
 """A relay's listeners by the version that they force on the broker's side, or by the kind of their upstream; None: the
 client's own version at a plain address.
@@ -125,13 +129,13 @@ memory_gateway = _gateway("memory")
 
 
 @pytest.fixture
-def direct(request: pytest.FixtureRequest) -> Callable[[str], Place]:
+def direct(request: pytest.FixtureRequest) -> Direct:
     """Find a broker itself."""
     return lambda broker: Place(request.getfixturevalue(broker).port, broker)
 
 
 @pytest.fixture
-def through(request: pytest.FixtureRequest) -> Callable[[str, str | None], Place]:
+def through(request: pytest.FixtureRequest) -> Through:
     """Find the relay's listener in front of a broker: a key of `Gateway` says which."""
     return lambda broker, upstream: request.getfixturevalue(f"{broker}_gateway")[upstream]
 
@@ -173,9 +177,7 @@ def client() -> Iterator[Callable[[LibraryFacts], Client]]:
 
 
 @pytest.fixture
-def play(
-    connect: Callable[[LibraryFacts], Connect],
-) -> Callable[[Script, Place, LibraryFacts, str], list[tuple[object, ...]]]:
+def play(connect: Callable[[LibraryFacts], Connect]) -> Play:
     """Play a script at a place with a library in a version and return what it saw."""
 
     def run(script: Script, place: Place, library: LibraryFacts, version: str) -> list[tuple[object, ...]]:

@@ -102,19 +102,13 @@ class Conversation:
         self._client.nack(message, {})
 
     def begin(self, transaction: str) -> None:
-        receipt = _receipt()
-        self._client.begin(transaction, receipt)
-        self._confirm(receipt)
+        self._asked(self._client.begin, transaction)
 
     def commit(self, transaction: str) -> None:
-        receipt = _receipt()
-        self._client.commit(transaction, receipt)
-        self._confirm(receipt)
+        self._asked(self._client.commit, transaction)
 
     def abort(self, transaction: str) -> None:
-        receipt = _receipt()
-        self._client.abort(transaction, receipt)
-        self._confirm(receipt)
+        self._asked(self._client.abort, transaction)
 
     def message(self) -> Frame:
         return self._next(lambda frame: frame.command == "MESSAGE")
@@ -150,6 +144,11 @@ class Conversation:
             self._client.drop()
         else:
             self._client.disconnect()
+
+    def _asked(self, do: Callable[[str, Mapping[str, str]], None], transaction: str) -> None:
+        receipt = _receipt()
+        do(transaction, receipt)
+        self._confirm(receipt)
 
     def _confirm(self, receipt: Mapping[str, str]) -> None:
         if not self._facts.takes_receipts_itself:

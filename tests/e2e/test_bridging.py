@@ -3,14 +3,14 @@
 The three pairs of equal versions are in `test_interoperability`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.cells import sampled
+from tests.e2e.conftest import Play, Through
 from tests.e2e.facts import BROKER_NAMES, BROKERS, LIBRARIES, VERSIONS, LibraryFacts, meets
 from tests.e2e.scripts import FACTS, SCRIPTS, Script
-from tests.e2e.stage import Place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
 
@@ -42,11 +42,7 @@ def aspects(cell: Cell) -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("cell", sampled(CELLS, aspects))
-def test_every_pair_of_versions(
-    cell: Cell,
-    through: Callable[[str, str | None], Place],
-    play: Callable[[Script, Place, LibraryFacts, str], list[tuple[object, ...]]],
-) -> None:
+def test_every_pair_of_versions(cell: Cell, through: Through, play: Play) -> None:
     """A script succeeds for a client of one version on a broker that is spoken to in another."""
     broker, library, version, upstream, script = cell
     play(script, through(broker, upstream), library, version)

@@ -1,6 +1,5 @@
 """The page for people in a real browser: it is live, says when it is not, gives orders, and stays whole."""
 
-import json
 import re
 import signal
 import sys
@@ -48,11 +47,6 @@ class MadeUp:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/"
-
-    def overview(self) -> Any:
-        """What the page is told."""
-        with urllib.request.urlopen(f"{self.url}overview", timeout=30) as answer:
-            return json.loads(answer.read())
 
 
 @contextmanager

@@ -1,10 +1,11 @@
 """Client libraries play the same scripts directly with a broker and through the relay: the same result."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.cells import sampled
+from tests.e2e.conftest import Direct, Play, Through
 from tests.e2e.facts import (
     BROKER_NAMES,
     BROKERS,
@@ -16,7 +17,7 @@ from tests.e2e.facts import (
     meets,
 )
 from tests.e2e.scripts import SCRIPTS, Script
-from tests.e2e.stage import Place, Stage
+from tests.e2e.stage import Stage
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
 
@@ -46,12 +47,7 @@ WEB_CELLS = [cell for cell in CELLS if cell[1:3] == (STOMP_PY, "1.2")]
 
 
 @pytest.mark.parametrize("cell", sampled(WEB_CELLS, aspects))
-def test_stomp_py_over_websocket(
-    cell: Cell,
-    direct: Callable[[str], Place],
-    through: Callable[[str, str | None], Place],
-    play: Callable[[Script, Place, LibraryFacts, str], list[tuple[object, ...]]],
-) -> None:
+def test_stomp_py_over_websocket(cell: Cell, direct: Direct, through: Through, play: Play) -> None:
     """It sees through the relay over WebSocket what it sees of the broker over TCP."""
     pytest.importorskip("stomp", reason=f"needs {STOMP_PY.package}")
     from tests.e2e.clients.stomppy import WebStompPy
@@ -84,12 +80,7 @@ def ways(cell: Cell) -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("cell", sampled(SPRING_CELLS, ways))
-def test_spring_over_websocket(
-    cell: Cell,
-    direct: Callable[[str], Place],
-    through: Callable[[str, str | None], Place],
-    play: Callable[[Script, Place, LibraryFacts, str], list[tuple[object, ...]]],
-) -> None:
+def test_spring_over_websocket(cell: Cell, direct: Direct, through: Through, play: Play) -> None:
     """It sees through the relay over WebSocket what it sees of the broker over TCP."""
     broker, library, version, script = cell
     expected = play(script, direct(broker), SPRING_TCP, version)
@@ -97,12 +88,7 @@ def test_spring_over_websocket(
 
 
 @pytest.mark.parametrize("cell", sampled(CELLS, aspects))
-def test_the_relay_changes_nothing(
-    cell: Cell,
-    direct: Callable[[str], Place],
-    through: Callable[[str, str | None], Place],
-    play: Callable[[Script, Place, LibraryFacts, str], list[tuple[object, ...]]],
-) -> None:
+def test_the_relay_changes_nothing(cell: Cell, direct: Direct, through: Through, play: Play) -> None:
     """A script succeeds directly and through the relay, and sees the same frames both times."""
     broker, library, version, script = cell
     expected = play(script, direct(broker), library, version)

@@ -1,5 +1,5 @@
 """How the relay is run, by `stomprelay run` and as a plugin of `twistd`: options, what is wrong with them, signals, the
-log; in a folder that cannot be written to, and as process 1 of a container.
+log. `test_image` has it in a folder that cannot be written to, and as process 1 of a container.
 """
 
 import json
@@ -96,16 +96,6 @@ def test_the_reactor(tmp_path: Path, arguments: list[str], reactor: str) -> None
 # stomprelay run
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self").exists(), reason="this system has no /proc, which nobody can write to"
-)
-def test_a_folder_that_cannot_be_written_to() -> None:
-    """Nothing is to be written there: no pid, no log, no cache."""
-    port = free_port()
-    with serving(launch_run(Path("/proc"), "-l", place(port)), [port]):
-        assert greets(port)
-
-
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_by_the_signal_that_it_was_sent(tmp_path: Path, sig: signal.Signals) -> None:
     """In good order, and whoever waits for it sees which one that was, as with `twistd`."""
@@ -192,24 +182,6 @@ def test_a_log_of_json(tmp_path: Path) -> None:
 
 
 # Process 1
-
-
-@contained
-def test_process_1_of_a_container(tmp_path: Path) -> None:
-    """It is ended from outside by SIGTERM, in good order and with status 0."""
-    port = free_port()
-    child = launch(tmp_path, [*CONTAINED, *RUN, "-l", place(port)])
-    try:
-        child.wait_for_output(r"stomprelay \S+, process 1, ")
-        child.wait_for_output(rf" starting on {port}$")
-        assert greets(port)
-        os.kill(process_1(child), signal.SIGTERM)
-        assert child.exited(within=PATIENCE), child.last_words
-    finally:
-        status = child.stop()
-    assert status == 0
-    assert "Main loop terminated." in child.output
-    check(child)
 
 
 @pytest.mark.parametrize("before", [(), pytest.param(CONTAINED, marks=contained)], ids=["alone", "process 1"])

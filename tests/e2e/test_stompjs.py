@@ -1,6 +1,5 @@
 """`@stomp/stompjs` with real brokers behind the relay: over WebSocket it sees what it sees of the embedded one."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from tests.browser import page
 from tests.e2e import stompjs
 from tests.e2e.cells import sampled
-from tests.e2e.stage import Place
+from tests.e2e.conftest import Through
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
 
@@ -18,7 +17,7 @@ CELLS = [
 
 
 @pytest.mark.parametrize("cell", sampled(CELLS, lambda cell: cell))
-def test_a_talk(cell: tuple[str, str], through: Callable[[str, str | None], Place]) -> None:
+def test_a_talk(cell: tuple[str, str], through: Through) -> None:
     """Each of them with each broker."""
     broker, name = cell
     stompjs.modules()
@@ -30,9 +29,7 @@ TABS = [(broker, name) for broker in ("memory", *dict(CELLS)) for name in stompj
 
 
 @pytest.mark.parametrize("cell", sampled(TABS, lambda cell: cell))
-def test_a_talk_in_a_tab(
-    cell: tuple[str, str], through: Callable[[str, str | None], Place], browser: Any
-) -> None:
+def test_a_talk_in_a_tab(cell: tuple[str, str], through: Through, browser: Any) -> None:
     """The library as a page loads it sees the same, by the browser's own WebSocket."""
     broker, name = cell
     port = through(broker, None).port

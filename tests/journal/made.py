@@ -1,13 +1,17 @@
 """Blocks and segments that the tests write."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from stomprelay.journal import segment
 from stomprelay.journal.block import Block, BlockKind, Damage, RecordedFrame, encode
 from stomprelay.journal.schema import VERSION, Context, EventRecord, SegmentHeader
 from stomprelay.journal.writer import Writer
+from stomprelay.session.leg import Leg, LegState, Side
+from stomprelay.wire.dialect import V1_2, Dialect
+from stomprelay.wire.frame import Limits
 
 SECOND: Final = 10**9
 NOW: Final = 1_795_249_380_123_456_789
@@ -91,3 +95,20 @@ def heads(found: Sequence[Item]) -> list[bytes]:
 def files(folder: Path) -> list[str]:
     """What is in a folder."""
     return sorted(path.name for path in folder.iterdir())
+
+
+def fails(code: int) -> Callable[..., NoReturn]:
+    """What stands in the place of a call that fails in this way."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+def leg(dialect: Dialect = V1_2) -> Leg:
+    """A client's, that has sent CONNECT."""
+    made = Leg(Side.DOWNSTREAM, Limits())
+    made.enter(LegState.CONNECTING, dialect)
+    made.enter(LegState.CONNECTED)
+    return made

@@ -192,21 +192,8 @@ class Source:
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 36, 37, 50, 1000])
 def test_pieces(piece: int) -> None:
     """A source is read the same in pieces of any size, damage included."""
-    data = b"".join(
-        [
-            FIRST,
-            b"x" * 50,
-            SECOND,
-            SECOND[:-1],
-            MAGIC[:3],
-            THIRD,
-            event(),
-            MAGIC * 20,
-            bytes(60),
-            THIRD,
-            SECOND[:40],
-        ]
-    )
+    data = FIRST + b"x" * 50 + SECOND + SECOND[:-1] + MAGIC[:3] + THIRD
+    data += event() + MAGIC * 20 + bytes(60) + THIRD + SECOND[:40]
     assert list(walk(Source(data, piece).more, len(data))) == list(decode(data))
 
 
@@ -215,14 +202,12 @@ def test_a_source_that_ends_too_early() -> None:
     found = list(walk(Source(FIRST + SECOND, 10).more, len(FIRST + SECOND) + 500))
     assert numbers(found) == [0, 1]
     assert len(found) == 2
-    (damage,) = walk(Source(FIRST[:-1], 10).more, len(FIRST) + 100)
-    assert damage == Damage(
-        0, len(FIRST) - 1, f"torn: {len(FIRST) - 13} of {len(FIRST) - 12} octets are there", True
-    )
-    (damage,) = walk(Source(FIRST[:20], 10).more, 30)
-    assert damage == Damage(0, 20, f"torn: 8 of {len(FIRST) - 12} octets are there", torn=True)
-    assert list(walk(Source(b"", 1).more, 100)) == []
-    assert list(walk(Source(b"", 1).more, 10)) == []
+    whole = len(FIRST) - 12
+    for size, told in ((len(FIRST) - 1, len(FIRST) + 100), (20, 30)):
+        (damage,) = walk(Source(FIRST[:size], 10).more, told)
+        assert damage == Damage(0, size, f"torn: {size - 12} of {whole} octets are there", torn=True)
+    for told in (100, 10):
+        assert list(walk(Source(b"", 1).more, told)) == []
 
 
 def test_a_length_that_was_damaged_does_not_fill_the_memory() -> None:
@@ -250,15 +235,9 @@ def alike(bodies: list[int], payload: bytes) -> bytes:
 
 ACKS = group(b"ACK\nid:1\nx:y\n\n", [(7, 8), (11, 12)], [b"23", b"y"], [b"", b"zz"]) + group(b"NACK\n\n", [])
 ALIKE = alike([0, 5, 0, 9], ACKS)
-READ_ALIKE = Block(
-    0,
-    7,
-    1,
-    BlockKind.FRAMES,
-    b"[]",
-    (14, 0, 0, 15, 0, 5, 14, 0, 0, 6, 0, 9),
-    b"ACK\nid:1\nx:y\n\nACK\nid:23\nx:y\n\nACK\nid:\nx:zz\n\nNACK\n\n",
-)
+HEADS_ALIKE = (b"ACK\nid:1\nx:y\n\n", b"ACK\nid:23\nx:y\n\n", b"ACK\nid:\nx:zz\n\n", b"NACK\n\n")
+SIZES_ALIKE = (14, 0, 0, 15, 0, 5, 14, 0, 0, 6, 0, 9)
+READ_ALIKE = Block(0, 7, 1, BlockKind.FRAMES, b"[]", SIZES_ALIKE, b"".join(HEADS_ALIKE))
 
 
 def test_the_bytes_of_a_block_of_frames_that_are_alike() -> None:
@@ -285,12 +264,8 @@ def test_it_is_read_as_one_of_frames() -> None:
     assert first._replace(spared=0) == READ_ALIKE
     assert first.length == second.offset == len(ALIKE)
     assert isinstance(first.kind, BlockKind)
-    assert list(first.frames) == [
-        RecordedFrame(b"ACK\nid:1\nx:y\n\n", b"", 0),
-        RecordedFrame(b"ACK\nid:23\nx:y\n\n", b"", 5),
-        RecordedFrame(b"ACK\nid:\nx:zz\n\n", b"", 0),
-        RecordedFrame(b"NACK\n\n", b"", 9),
-    ]
+    wanted = [RecordedFrame(head, b"", size) for head, size in zip(HEADS_ALIKE, (0, 5, 0, 9), strict=True)]
+    assert list(first.frames) == wanted
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from stomprelay.journal.block import Block, BlockKind, RecordedFrame, decode, encode
 from stomprelay.journal.capture import MASK, Capture, LegRecorder, traced
 from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
-from stomprelay.session.leg import Leg, LegState, Side
+from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING
+from tests.journal import made
 
 
 def test_none_is_kept_by_default() -> None:
@@ -184,17 +185,14 @@ def send(number: int, body: bytes) -> bytes:
 
 def client(capture: Capture, *, traced: bool = False) -> LegRecorder:
     """The recorder of a client whose CONNECT was recorded already."""
-    recorder = opening(capture, traced=traced)
-    receive(recorder, CONNECT)
-    recorder.take()
-    recorder.leg.enter(LegState.CONNECTING, V1_2)
-    recorder.leg.enter(LegState.CONNECTED)
+    recorder = LegRecorder(made.leg(), capture, traced=traced)
+    recorder.number = 1
     return recorder
 
 
-def opening(capture: Capture, *, traced: bool = False) -> LegRecorder:
+def opening(capture: Capture) -> LegRecorder:
     """The recorder of a client that has sent nothing yet."""
-    return LegRecorder(Leg(Side.DOWNSTREAM, Limits()), capture, traced=traced)
+    return LegRecorder(Leg(Side.DOWNSTREAM, Limits()), capture, traced=False)
 
 
 def receive(recorder: LegRecorder, data: bytes) -> None:

@@ -8,20 +8,17 @@ from pathlib import Path
 import pytest
 
 from stomprelay.journal import disk
+from tests.journal import made
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL])
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_file_system_without_locks(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     """Neither had nor refused."""
-
-    def refuse(_file: int, _how: int) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", made.fails(code))
     assert disk.lock(-1) is None
 
 
-def test_a_lock_that_fails(tmp_path: Path) -> None:
+def test_a_lock_that_fails() -> None:
     """Any other failure is the caller's."""
     with pytest.raises(OSError, match="Bad file descriptor"):
         disk.lock(9999)
@@ -46,16 +43,13 @@ def test_a_folder_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         disk.sync_path(tmp_path / "absent")
 
 
-def test_what_is_on_the_disk_need_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_on_the_disk_need_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is synced first; advice that is not taken is no failure, a disk that fails is."""
     done: list[str] = []
 
     def advise(*_: int) -> None:
         done.append("advise")
         raise OSError(errno.EINVAL, "no")
-
-    def fail(_file: int) -> None:
-        raise OSError(errno.EIO, "no")
 
     monkeypatch.setattr(os, "fsync", lambda file: done.append("sync"))
     monkeypatch.setattr(os, "posix_fadvise", advise, raising=False)
@@ -64,6 +58,6 @@ def test_what_is_on_the_disk_need_not_stay_in_memory(tmp_path: Path, monkeypatch
     assert done == ["sync", "advise"]
     monkeypatch.delattr(os, "posix_fadvise")
     disk.sync(-1)
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="no"):
+    monkeypatch.setattr(os, "fsync", made.fails(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
         disk.sync(-1)

@@ -10,24 +10,10 @@ import pytest
 from stomprelay.journal import disk
 from stomprelay.journal.folder import Folder, Recovery, is_written
 from stomprelay.journal.schema import Context
-from tests.journal.made import (
-    HEADER,
-    NAME,
-    NOW,
-    RUN,
-    SECOND,
-    SEND,
-    blocks,
-    event,
-    files,
-    frames,
-    header,
-    over,
-    put,
-    writer,
-)
+from tests.journal import made
+from tests.journal.made import HEADER, NAME, NOW, RUN, SECOND, SEND
 
-BLOCK = frames((SEND, b"hello"))
+BLOCK = made.frames((SEND, b"hello"))
 CLOSED, OPEN = f"{NAME}.journal", f"{NAME}.journal.open"
 
 
@@ -55,12 +41,8 @@ def test_segments(tmp_path: Path) -> None:
 
 def test_a_segment_that_goes_while_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not there."""
-    put(tmp_path)
-
-    def gone(*_: object, **__: object) -> None:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(Path, "stat", gone)
+    made.put(tmp_path)
+    monkeypatch.setattr(Path, "stat", made.fails(errno.ENOENT))
     assert Folder(tmp_path).segments() == []
 
 
@@ -91,16 +73,17 @@ def test_what_is_required_of_a_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("torn", [0, 1, 11, 12, 36, len(BLOCK) - 1])
 def test_a_torn_end_is_cut_off(tmp_path: Path, torn: int) -> None:
     """What a dead relay left open is closed, without what is half written."""
-    path = put(tmp_path, BLOCK, BLOCK, BLOCK[:torn], name=OPEN)
+    path = made.put(tmp_path, BLOCK, BLOCK, BLOCK[:torn], name=OPEN)
     closed = tmp_path / CLOSED
     assert Folder(tmp_path).recover(NOW) == [Recovery(path, closed, torn)]
-    assert files(tmp_path) == [CLOSED]
-    assert closed.read_bytes() == header() + BLOCK * 2 + over(torn)
+    assert made.files(tmp_path) == [CLOSED]
+    assert closed.read_bytes() == made.header() + BLOCK * 2 + made.over(torn)
     assert Folder(tmp_path).recover(NOW) == []
 
 
 @pytest.mark.parametrize(
-    ("data", "end"), [(header() + b"?" + BLOCK[1:], over()), (b"garbage" * 10, b""), (BLOCK, over())]
+    ("data", "end"),
+    [(made.header() + b"?" + BLOCK[1:], made.over()), (b"garbage" * 10, b""), (BLOCK, made.over())],
 )
 def test_damage_is_kept(tmp_path: Path, data: bytes, end: bytes) -> None:
     """Somebody may want to look into it; what is no segment at all gets nothing added."""
@@ -111,21 +94,26 @@ def test_damage_is_kept(tmp_path: Path, data: bytes, end: bytes) -> None:
 
 
 def test_a_run_that_was_left_open_is_over(tmp_path: Path) -> None:
-    """Its last segment says so, with the time of its newest record and that of the recovery; one that another segment
-    follows does not, nor one in which the relay said it itself, nor one that it was said of before.
-    """
-    ended = event("journal ended", context=Context())
+    """Its last segment says so, once; one that another segment follows does not, nor one in which the relay said it."""
+    ended = made.event("journal ended", context=Context())
     two = NAME.replace("000001", "000002")
-    put(tmp_path, frames((SEND, b""), at=NOW + 7), BLOCK, name=OPEN)
-    put(tmp_path, BLOCK, ended, name=f"{two}.journal.open", header=header(HEADER._replace(number=2)))
+    made.put(tmp_path, made.frames((SEND, b""), at=NOW + 7), BLOCK, name=OPEN)
+    made.put(
+        tmp_path, BLOCK, ended, name=f"{two}.journal.open", header=made.header(HEADER._replace(number=2))
+    )
     assert len(Folder(tmp_path).recover(NOW + 9)) == 2
-    assert (tmp_path / CLOSED).read_bytes() == header() + frames((SEND, b""), at=NOW + 7) + BLOCK
+    assert (tmp_path / CLOSED).read_bytes() == made.header() + made.frames((SEND, b""), at=NOW + 7) + BLOCK
     assert (tmp_path / f"{two}.journal").read_bytes().endswith(ended)
     (tmp_path / f"{two}.journal").unlink()
     for _ in range(2):
         (tmp_path / CLOSED).rename(tmp_path / OPEN)
         assert len(Folder(tmp_path).recover(NOW + 9)) == 1
-        whole = header() + frames((SEND, b""), at=NOW + 7) + BLOCK + over(at=NOW + 7, found=NOW + 9)
+        whole = (
+            made.header()
+            + made.frames((SEND, b""), at=NOW + 7)
+            + BLOCK
+            + made.over(at=NOW + 7, found=NOW + 9)
+        )
         assert (tmp_path / CLOSED).read_bytes() == whole
 
 
@@ -135,19 +123,17 @@ def test_no_room_to_say_that_it_is_over(tmp_path: Path, monkeypatch: pytest.Monk
     system = os.pwrite
 
     def full(file: int, data: bytes, at: int) -> int:
-        if there:
-            return system(file, data[:there], at)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return system(file, data[:there], at) if there else made.fails(errno.ENOSPC)()
 
     monkeypatch.setattr(os, "pwrite", full)
-    put(tmp_path, BLOCK, BLOCK[:9], name=OPEN)
+    made.put(tmp_path, BLOCK, BLOCK[:9], name=OPEN)
     assert [each.failure for each in Folder(tmp_path).recover(NOW)] == [""]
-    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK
+    assert (tmp_path / CLOSED).read_bytes() == made.header() + BLOCK
 
 
 def test_the_living_are_left_alone(tmp_path: Path) -> None:
     """A segment that is written is not touched, nor are closed ones."""
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     journal.write(BLOCK, NOW)
     journal.roll(NOW, force=True)
     journal.write(BLOCK, NOW)
@@ -159,7 +145,7 @@ def test_the_living_are_left_alone(tmp_path: Path) -> None:
 
 def test_two_that_recover_at_one_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One does it; the other finds that it is done, wherever it was meanwhile."""
-    put(tmp_path, BLOCK, name=OPEN)
+    made.put(tmp_path, BLOCK, name=OPEN)
     lock = disk.lock
     done: list[Recovery] = []
 
@@ -171,12 +157,12 @@ def test_two_that_recover_at_one_time(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(disk, "lock", late)
     assert Folder(tmp_path).recover(NOW) == []
     assert [each.path for each in done] == [tmp_path / CLOSED]
-    assert len(blocks(tmp_path / CLOSED)) == 2
+    assert len(made.blocks(tmp_path / CLOSED)) == 2
 
 
 def test_one_that_goes_before_it_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another one was faster."""
-    put(tmp_path, BLOCK, name=OPEN)
+    made.put(tmp_path, BLOCK, name=OPEN)
     entries = Folder(tmp_path).segments()
     (tmp_path / OPEN).unlink()
     here = Folder(tmp_path)
@@ -189,49 +175,40 @@ def test_a_file_system_without_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: int, dead: bool
 ) -> None:
     """There, a segment that nothing was written to for longer than it may live has no relay any more."""
-
-    def refuse(_file: int, _how: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    path = put(tmp_path, BLOCK, name=OPEN)
+    monkeypatch.setattr(fcntl, "flock", made.fails(errno.ENOLCK))
+    path = made.put(tmp_path, BLOCK, name=OPEN)
     os.utime(path, ns=(NOW, NOW))
     assert bool(Folder(tmp_path).recover(NOW + silent * SECOND)) is dead
 
 
 def test_one_that_cannot_be_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told; the others are recovered."""
-    bad = put(tmp_path, BLOCK, name=OPEN)
-    put(tmp_path, BLOCK, name=OPEN.replace("eu-1", "eu-2"))
+    bad = made.put(tmp_path, BLOCK, name=OPEN)
+    made.put(tmp_path, BLOCK, name=OPEN.replace("eu-1", "eu-2"))
     system = os.open
 
     def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
-        if path == bad and flags & os.O_RDWR:
-            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-        return system(path, flags, mode)
+        refused = path == bad and flags & os.O_RDWR
+        return made.fails(errno.EACCES)() if refused else system(path, flags, mode)
 
     monkeypatch.setattr(os, "open", refuse)
     first, second = Folder(tmp_path).recover(NOW)
     assert first == Recovery(bad, bad, 0, "Permission denied")
     assert second.failure == ""
-    assert files(tmp_path) == [OPEN, CLOSED.replace("eu-1", "eu-2")]
+    assert made.files(tmp_path) == [OPEN, CLOSED.replace("eu-1", "eu-2")]
 
 
 def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not synced does not get its final name."""
-    path = put(tmp_path, BLOCK, name=OPEN)
-
-    def fail(_file: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(os, "fsync", fail)
+    path = made.put(tmp_path, BLOCK, name=OPEN)
+    monkeypatch.setattr(os, "fsync", made.fails(errno.EIO))
     assert Folder(tmp_path).recover(NOW) == [Recovery(path, path, 0, "Input/output error")]
-    assert files(tmp_path) == [OPEN]
+    assert made.files(tmp_path) == [OPEN]
 
 
 def test_who_writes(tmp_path: Path) -> None:
     """The lock tells; a file that is gone has no writer."""
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     journal.write(BLOCK, NOW)
     assert is_written(tmp_path / OPEN)
     journal.close(NOW)
@@ -249,7 +226,7 @@ def test_retention_by_size(tmp_path: Path) -> None:
     gone = Folder(tmp_path).expire(NOW, None, 250)
     assert [entry.path for entry in gone] == paths[:3]
     assert Folder(tmp_path).expire(NOW, None, 0)
-    assert files(tmp_path) == []
+    assert made.files(tmp_path) == []
 
 
 def test_retention_by_both(tmp_path: Path) -> None:
@@ -268,7 +245,7 @@ def test_open_segments_are_never_removed(tmp_path: Path) -> None:
     other.write_bytes(bytes(1000))
     assert [entry.number for entry in Folder(tmp_path).expire(NOW, 1000, 1000)] == [2]
     assert Folder(tmp_path).expire(NOW, 0, 0) == []
-    assert len(files(tmp_path)) == 2
+    assert len(made.files(tmp_path)) == 2
 
 
 def test_a_segment_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

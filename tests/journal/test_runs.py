@@ -16,6 +16,7 @@ from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.run import NOTHING_PASSES, Passing, Rule, Run
 from tests import strategies
+from tests.journal import made
 
 pytestmark = pytest.mark.skipif(wire.SCANNER is None, reason="the scanner is not compiled here")
 
@@ -24,17 +25,9 @@ PASSING = Passing((Rule(b"SEND"), Rule(b"ACK", wants=(b"id",), needs=False)), la
 Taken = list[tuple[int, list[int], bytes]]
 
 
-def leg(dialect: Dialect = V1_2) -> Leg:
-    """A client's, that has sent CONNECT."""
-    leg = Leg(Side.DOWNSTREAM, Limits())
-    leg.enter(LegState.CONNECTING, dialect)
-    leg.enter(LegState.CONNECTED)
-    return leg
-
-
 def recorder(capture: Capture, dialect: Dialect = V1_2, *, traced: bool = False) -> LegRecorder:
     """What records it."""
-    return LegRecorder(leg(dialect), capture, traced=traced)
+    return LegRecorder(made.leg(dialect), capture, traced=traced)
 
 
 def read(recorder: LegRecorder, chunk: bytes, passing: Passing = PASSING, most: int = 1 << 30) -> int:

@@ -10,16 +10,7 @@ from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import SEND
 
-NAMES = [
-    *(name.encode() for name in SECRETS),
-    b"passcode",
-    b"a",
-    b"x-1",
-    b"a b",
-    "é".encode(),
-    b"",
-    b"y" * 70,
-]
+NAMES = [*map(str.encode, SECRETS), b"passcode", b"a", b"x-1", b"a b", "é".encode(), b"", b"y" * 70]
 ODD = [b"a:b", b"a\\b", b"a\rb", b"a\nb", b"a\0b", b" a", b"a\t", b"\t"]
 
 needs_it = pytest.mark.skipif(SCANNER is None, reason="there is no compiled scanner here")
@@ -27,29 +18,17 @@ needs_it = pytest.mark.skipif(SCANNER is None, reason="there is no compiled scan
 
 def disguised(name: bytes) -> st.SearchStrategy[bytes]:
     """The name as somebody may spell it, or nearly so."""
-    return st.sampled_from(
-        [
-            name,
-            name.upper(),
-            name.title(),
-            b" " + name,
-            name + b" \t",
-            b"\t" + name.upper() + b"\t",
-            name + b"s",
-            b"x" + name,
-            name[1:],
-            name[:-1],
-            name[:1] + b"\\" + name[1:],
-            b"\\" + name,
-            name + b"\r",
-            b"\r" + name,
-            b"\v" + name,
-            name.replace(b"-", b"\r"),
-            name.replace(b"-", b"\\c"),
-            bytes(octet ^ 0x20 for octet in name),
-            bytes(octet & 0xDF for octet in name),
-        ]
-    )
+    upper = name.upper()
+    around = [name, upper, name.title(), b" " + name, name + b" \t", b"\t" + upper + b"\t", b"\v" + name]
+    longer = [name + b"s", b"x" + name, name[1:], name[:-1], name + b"\r", b"\r" + name]
+    escaped = [
+        name[:1] + b"\\" + name[1:],
+        b"\\" + name,
+        name.replace(b"-", b"\r"),
+        name.replace(b"-", b"\\c"),
+    ]
+    bits = [bytes(octet ^ 0x20 for octet in name), bytes(octet & 0xDF for octet in name)]
+    return st.sampled_from([*around, *longer, *escaped, *bits])
 
 
 PARTS = st.one_of(

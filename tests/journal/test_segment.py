@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 
 import pytest
@@ -11,27 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal import segment
-from stomprelay.journal.block import Block, BlockKind, Damage, decode, encode
-from stomprelay.journal.schema import VERSION, Context, EventRecord, SegmentHeader
+from stomprelay.journal.block import Block, BlockKind, Damage, RecordedFrame, decode, encode
+from stomprelay.journal.schema import VERSION, Context, SegmentHeader
 from stomprelay.journal.segment import CLOSED, OPEN, SegmentName, parse_name, safe_name
-from tests.journal.made import (
-    BROKER,
-    CLIENT,
-    HEADER,
-    NAME,
-    NOW,
-    RUN,
-    SECOND,
-    SEND,
-    event,
-    files,
-    frames,
-    header,
-    heads,
-    items,
-    put,
-    writer,
-)
+from tests.journal import made
+from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, RUN, SECOND, SEND
 
 BEGUN = NOW // SECOND * SECOND
 
@@ -92,7 +76,7 @@ def test_names_round_trip(created: int, relay: str, run: int, number: int) -> No
 
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
-BLOCKS = [frames((SEND, b"%d" % number), number=number) for number in range(3)]
+BLOCKS = [made.frames((SEND, b"%d" % number), number=number) for number in range(3)]
 BY_NAME = SegmentHeader(VERSION, "eu-1", RUN, 1, NOW // SECOND * SECOND, 0.0, "")
 
 
@@ -100,14 +84,14 @@ def told(path: Path) -> list[int | str]:
     """The numbers of the blocks, `header` for headers, `damage` for damages."""
     return [
         item.number if isinstance(item, Block) else "header" if isinstance(item, SegmentHeader) else "damage"
-        for item in items(path)
+        for item in made.items(path)
     ]
 
 
 def test_a_recording() -> None:
     """A segment that was written with version 1 of the format is read for ever, and its blocks are written the same."""
     path = CORPUS / f"{NAME}.journal"
-    found = items(path)
+    found = made.items(path)
     assert found[0] == HEADER._replace(version=1)
     contexts = [HEADER.contexts(item.context) for item in found if isinstance(item, Block)]
     assert contexts == [
@@ -117,7 +101,7 @@ def test_a_recording() -> None:
         CLIENT._replace(client="zürich"),
         BROKER._replace(client="zürich"),
     ]
-    assert heads(found) == [
+    assert made.heads(found) == [
         b"CONNECT\naccept-version:1.2\nhost:a\nlogin:z\xc3\xbcrich\npasscode:***\n\n",
         b"CONNECTED\nversion:1.2\n\n",
         b"SEND\r\ndestination:/queue/a\\cb\r\nrelay-trace:eu-1.7-1\r\n\r\n",
@@ -133,57 +117,54 @@ def recording() -> bytes:
     """What stands in the corpus, as it is written today."""
     opening = CLIENT._replace(client="10.0.0.1", version="")
     client, broker = CLIENT._replace(client="zürich"), BROKER._replace(client="zürich")
-    begun = EventRecord("journal begun", "the journal begins", {"software": "stomprelay 0", "pid": 7})
-    two = [(b"SEND\r\ndestination:/queue/a\\cb\r\nrelay-trace:eu-1.7-1\r\n\r\n", b"hell", 5)]
-    two.append((b"SEND\ndestination:/queue/c\ncontent-length:3\n\n", b"\0\xff\n", 3))
+
+    two = [RecordedFrame(b"SEND\r\ndestination:/queue/a\\cb\r\nrelay-trace:eu-1.7-1\r\n\r\n", b"hell", 5)]
+    two.append(RecordedFrame(b"SEND\ndestination:/queue/c\ncontent-length:3\n\n", b"\0\xff\n", 3))
     message = b"MESSAGE\ndestination:/queue/a\\cb\nmessage-id:1\nsubscription:0\n\n"
     connect = b"CONNECT\naccept-version:1.2\nhost:a\nlogin:z\xc3\xbcrich\npasscode:***\n\n"
-
-    def block(number: int, context: Context, *found: tuple[bytes, bytes, int]) -> bytes:
-        sizes = [size for head, kept, of in found for size in (len(head), len(kept), of)]
-        payload = b"".join([head + kept for head, kept, _ in found])
-        return encode(BlockKind.FRAMES, NOW + number, number, context.encode(), sizes, payload)
-
     pieces = [
-        encode(BlockKind.EVENT, NOW, 0, Context().encode(), (), begun.encode()),
-        block(0, opening, (connect, b"", 0)),
-        block(0, broker, (b"CONNECTED\nversion:1.2\n\n", b"", 0)),
-        block(1, client, *two),
-        block(1, broker, (message, b"hell", 5)),
+        made.event("journal begun", "the journal begins", Context(), software="stomprelay 0", pid=7),
+        made.frames((connect, b""), context=opening),
+        made.frames((b"CONNECTED\nversion:1.2\n\n", b""), context=broker),
+        made.frames(*two, context=client, at=NOW + 1, number=1),
+        made.frames(RecordedFrame(message, b"hell", 5), context=broker, at=NOW + 1, number=1),
     ]
-    return header(HEADER._replace(version=1)) + b"".join(pieces)
+    return made.header(HEADER._replace(version=1)) + b"".join(pieces)
 
 
-@pytest.mark.parametrize("start", [b"?" + header()[1:], header()[:-1] + b"?", b"garbage", b""])
+@pytest.mark.parametrize("start", [b"?" + made.header()[1:], made.header()[:-1] + b"?", b"garbage", b""])
 def test_a_damaged_header(tmp_path: Path, start: bytes) -> None:
     """What the file's name says stands in for it, so that the blocks are not lost."""
-    path = put(tmp_path, *BLOCKS, header=start)
+    path = made.put(tmp_path, *BLOCKS, header=start)
     assert told(path) == [*(["damage"] if start else []), "header", 0, 1, 2]
-    assert BY_NAME in items(path)
+    assert BY_NAME in made.items(path)
     assert BY_NAME.contexts(CLIENT.encode()) == CLIENT
 
 
 def test_a_damaged_header_in_a_file_of_another_name(tmp_path: Path) -> None:
     """Nobody knows what the blocks mean."""
-    path = put(tmp_path, *BLOCKS, header=b"?" + header()[1:], name="copy")
-    at = len(header())
+    path = made.put(tmp_path, *BLOCKS, header=b"?" + made.header()[1:], name="copy")
+    at = len(made.header())
     rest = sum(map(len, BLOCKS))
-    assert items(path) == [Damage(0, at, "no block begins here"), Damage(at, rest, "its header is missing")]
+    assert made.items(path) == [
+        Damage(0, at, "no block begins here"),
+        Damage(at, rest, "its header is missing"),
+    ]
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b'{"version":1}', b"\xff"])
 def test_a_header_that_says_nothing(tmp_path: Path, payload: bytes) -> None:
     """It is damage, though its checksum is right."""
     start = encode(BlockKind.HEADER, NOW, 0, b"", (), payload)
-    assert told(put(tmp_path, *BLOCKS, header=start)) == ["damage", "header", 0, 1, 2]
+    assert told(made.put(tmp_path, *BLOCKS, header=start)) == ["damage", "header", 0, 1, 2]
 
 
 def test_a_segment_of_a_higher_version(tmp_path: Path) -> None:
     """Nothing of it is read, and why is told."""
-    start = header(HEADER._replace(version=VERSION + 1))
-    path = put(tmp_path, *BLOCKS, header=start)
+    start = made.header(HEADER._replace(version=VERSION + 1))
+    path = made.put(tmp_path, *BLOCKS, header=start)
     reason = f"version {VERSION + 1} of the format; this software reads up to {VERSION}"
-    assert items(path) == [Damage(0, path.stat().st_size, reason)]
+    assert made.items(path) == [Damage(0, path.stat().st_size, reason)]
 
 
 def test_what_is_no_segment(tmp_path: Path) -> None:
@@ -191,40 +172,38 @@ def test_what_is_no_segment(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for data in (b"hello", b"SJ" * (1 << 20), b"\x06SJ\x0a" * 1000):
         path.write_bytes(data)
-        assert items(path) == [Damage(0, len(data), "not a segment of a journal")]
+        assert made.items(path) == [Damage(0, len(data), "not a segment of a journal")]
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     """It is told as a damage, never raised, and a pipe is not waited for."""
-    assert items(tmp_path / "absent") == [Damage(0, 0, "it cannot be read: No such file or directory")]
-    assert items(tmp_path / "absent.journal.open") == items(tmp_path / "absent")
-    assert items(tmp_path) == [Damage(0, 0, "not a segment of a journal: it is no file")]
+    assert made.items(tmp_path / "absent") == [Damage(0, 0, "it cannot be read: No such file or directory")]
+    assert made.items(tmp_path / "absent.journal.open") == made.items(tmp_path / "absent")
+    assert made.items(tmp_path) == [Damage(0, 0, "not a segment of a journal: it is no file")]
     os.mkfifo(tmp_path / "pipe")
-    assert items(tmp_path / "pipe") == [Damage(0, 0, "not a segment of a journal: it is no file")]
+    assert made.items(tmp_path / "pipe") == [Damage(0, 0, "not a segment of a journal: it is no file")]
 
 
 def test_a_disk_that_fails_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read before is there, the rest is one damage."""
-    path = put(tmp_path, *BLOCKS)
+    path = made.put(tmp_path, *BLOCKS)
     size = path.stat().st_size
 
     def failing(_more: object, _size: int) -> Iterator[Block | Damage]:
-        found = decode(path.read_bytes())
-        yield next(found)
-        yield next(found)
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        yield from islice(decode(path.read_bytes()), 2)
+        made.fails(errno.EIO)()
 
     monkeypatch.setattr(segment, "walk", failing)
-    at = len(header()) + len(BLOCKS[0])
-    assert items(path)[1:] == [
-        next(decode(path.read_bytes(), len(header()))),
+    at = len(made.header()) + len(BLOCKS[0])
+    assert made.items(path)[1:] == [
+        next(decode(path.read_bytes(), len(made.header()))),
         Damage(at, size - at, "it cannot be read: Input/output error"),
     ]
 
 
 def test_a_segment_that_is_written(tmp_path: Path) -> None:
     """What was there at the start is read; what comes later is for the next time."""
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     journal.write(BLOCKS[0] + BLOCKS[1], NOW)
     assert journal.path is not None
     found = segment.read(journal.path)
@@ -237,7 +216,7 @@ def test_a_segment_that_is_written(tmp_path: Path) -> None:
 
 def test_a_segment_that_is_closed_while_it_is_read(tmp_path: Path) -> None:
     """Before it is opened and after: it is the same one."""
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     journal.write(b"".join(BLOCKS), NOW)
     was = journal.path
     assert was is not None
@@ -246,19 +225,19 @@ def test_a_segment_that_is_closed_while_it_is_read(tmp_path: Path) -> None:
     journal.close(NOW)
     assert len(list(found)) == 3
     assert told(was) == ["header", 0, 1, 2]
-    assert files(tmp_path) == [f"{NAME}.journal"]
+    assert made.files(tmp_path) == [f"{NAME}.journal"]
 
 
 def test_a_reader_that_stops(tmp_path: Path) -> None:
     """It leaves no file open."""
     if not Path("/proc/self/fd").exists():
         pytest.skip("this system has no /proc/self/fd")
-    path = put(tmp_path, *BLOCKS)
+    path = made.put(tmp_path, *BLOCKS)
     count = len(os.listdir("/proc/self/fd"))
     found = segment.read(path)
     next(found)
     del found
-    items(path)
+    made.items(path)
     assert len(os.listdir("/proc/self/fd")) == count
 
 
@@ -267,27 +246,22 @@ def test_a_reader_that_stops(tmp_path: Path) -> None:
 
 def jumps(path: Path) -> list[Damage]:
     """What is told of frames that are missing."""
-    return [item for item in items(path) if isinstance(item, Damage) and not item.length]
+    return [item for item in made.items(path) if isinstance(item, Damage) and not item.length]
 
 
 def test_blocks_that_were_taken_out(tmp_path: Path) -> None:
-    """Of each leg it is told at its end how many frames are missing, and before which block first; its context may
-    change meanwhile.
-    """
+    """Of each leg it is told at its end how many frames are missing, and before which block first."""
     later = CLIENT._replace(client="renamed")
-    three = [frames((SEND, b""), (SEND, b""), number=at, context=later) for at in (4, 10)]
-    mine = frames((SEND, b""), number=5, context=BROKER)
-    path = put(tmp_path, BLOCKS[0], mine, *three, frames((SEND, b""), number=7, context=BROKER))
-    one = len(header()) + len(BLOCKS[0]) + len(mine)
+    three = [made.frames((SEND, b""), (SEND, b""), number=at, context=later) for at in (4, 10)]
+    mine = made.frames((SEND, b""), number=5, context=BROKER)
+    path = made.put(tmp_path, BLOCKS[0], mine, *three, made.frames((SEND, b""), number=7, context=BROKER))
+    one = len(made.header()) + len(BLOCKS[0]) + len(mine)
+    two = one + sum(map(len, three))
     assert jumps(path) == [
         Damage(one, 0, "7 frames of the client in session eu-1.7 missing before it, at 2 places"),
-        Damage(
-            one + sum(map(len, three)),
-            0,
-            "1 frame of the broker tcp://b:61613 in session eu-1.7 missing before it",
-        ),
+        Damage(two, 0, "1 frame of the broker tcp://b:61613 in session eu-1.7 missing before it"),
     ]
-    assert items(path)[-2:] == jumps(path)
+    assert made.items(path)[-2:] == jumps(path)
 
 
 @pytest.mark.parametrize(
@@ -295,42 +269,34 @@ def test_blocks_that_were_taken_out(tmp_path: Path) -> None:
     [
         [BLOCKS[0], BLOCKS[1], BLOCKS[2], BLOCKS[0], BLOCKS[1]],
         [BLOCKS[0], b"garbage", BLOCKS[2]],
-        [BLOCKS[0], header(), BLOCKS[2]],
-        [BLOCKS[2], BLOCKS[0], frames((SEND, b""), number=2, context=CLIENT._replace(session="eu-1.8"))],
-        [frames((SEND, b""), number=at, context=b) for at, b in ((0, CLIENT), (9, BROKER))],
+        [BLOCKS[0], made.header(), BLOCKS[2]],
+        [BLOCKS[2], BLOCKS[0], made.frames((SEND, b""), number=2, context=CLIENT._replace(session="eu-1.8"))],
+        [made.frames((SEND, b""), number=at, context=b) for at, b in ((0, CLIENT), (9, BROKER))],
     ],
 )
 def test_what_explains_itself(tmp_path: Path, found: list[bytes]) -> None:
     """A leg that begins anew, other damage, joined segments, other legs."""
-    assert jumps(put(tmp_path, *found)) == []
+    assert jumps(made.put(tmp_path, *found)) == []
 
 
 def test_what_the_relay_dropped(tmp_path: Path) -> None:
-    """Each of its events is told, with the sessions of which frames are missing between others. It explains as many of
-    them as it says, and nothing else that is missing.
-    """
+    """Each of its events is told, with the sessions that lack frames, and explains as many of them as it says."""
 
     def sends(number: int, session: str = "eu-1.7") -> bytes:
-        return frames((SEND, b""), number=number, context=CLIENT._replace(session=session))
+        return made.frames((SEND, b""), number=number, context=CLIENT._replace(session=session))
 
     def dropped(**facts: int) -> bytes:
-        return event("journal dropped", "", Context(), NOW, **facts)
+        return made.event("journal dropped", "", Context(), NOW, **facts)
 
-    since = NOW - 10**9
     found = [
         *(sends(0), sends(0, "eu-1.8"), sends(4), sends(2, "eu-1.8")),
-        *(dropped(blocks=2, frames=9, octets=99, since=since), sends(9), dropped(frames=1), sends(14)),
+        *(dropped(blocks=2, frames=9, octets=99, since=NOW - 10**9), sends(9), dropped(frames=1), sends(14)),
     ]
-    at = list(accumulate([len(header()), *map(len, found)]))
-    end = "2026-11-21T08:23:00.123456Z: its queue was full"
-    both, one = "9 of them between others of the sessions", "1 of them between others of the sessions"
-    assert jumps(put(tmp_path, *found)) == [
-        Damage(
-            at[4],
-            0,
-            "9 frames, 99 octets, dropped by the relay from 2026-11-21T08:22:59.123456Z to "
-            f"{end}; {both} eu-1.7, eu-1.8",
-        ),
-        Damage(at[6], 0, f"1 frame dropped by the relay up to {end}; {one} eu-1.7"),
+    at = list(accumulate([len(made.header()), *map(len, found)]))
+    end, others = "2026-11-21T08:23:00.123456Z: its queue was full", "of them between others of the sessions"
+    both = f"from 2026-11-21T08:22:59.123456Z to {end}; 9 {others} eu-1.7, eu-1.8"
+    assert jumps(made.put(tmp_path, *found)) == [
+        Damage(at[4], 0, f"9 frames, 99 octets, dropped by the relay {both}"),
+        Damage(at[6], 0, f"1 frame dropped by the relay up to {end}; 1 {others} eu-1.7"),
         Damage(at[7], 0, "2 frames of the client in session eu-1.7 missing before it"),
     ]

@@ -12,6 +12,7 @@ from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, V1_2
 from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import LOGIN, OPENING
+from tests.journal import made
 
 CLIENT_ID = b"client-id"
 TEXTS = st.sampled_from([b"", b"me", b" me", b"me\t", b"client-id", b"login:me", b"\xff", b"a\\cb"])
@@ -115,14 +116,7 @@ def test_a_leg_that_is_closed() -> None:
 def test_amid_a_session() -> None:
     """What came before is not recorded, and known: who the client is, and which legs had their first frame."""
     told = Told()
-    leg, broker, late = (
-        Leg(Side.DOWNSTREAM, Limits()),
-        Leg(Side.UPSTREAM, Limits()),
-        Leg(Side.UPSTREAM, Limits()),
-    )
-    receive(leg, b"CONNECT\nlogin:me\n\n\0")
-    leg.enter(LegState.CONNECTING, V1_2)
-    leg.enter(LegState.CONNECTED)
+    leg, broker, late = made.leg(), Leg(Side.UPSTREAM, Limits()), Leg(Side.UPSTREAM, Limits())
     broker.enter(LegState.CONNECTED, V1_2)
     told.version = "1.2"
     session = SessionRecorder(told, leg, "public", "n-1", traced=False)

@@ -13,11 +13,9 @@ from stomprelay.journal.schema import VERSION, Context, EventRecord, JournalSide
 from stomprelay.journal.segment import parse
 from stomprelay.journal.settings import SECRETS
 from stomprelay.journal.tail import LONGEST_BODY, ROOM, TailAnswer, TailRequest, TailWatch
-from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.decoder import SCANNER
-from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.frame import Limits
 from stomprelay.wire.run import Passing, Rule
+from tests.journal import made
 
 HEADER = encode(0, 1, 0, b"", b"", SegmentHeader(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
 CONTEXT = Context("public", "relay-0-1", "192.0.2.7:4711", "me", JournalSide.CLIENT.value, version="1.2")
@@ -30,9 +28,7 @@ class Watched:
     """A client's leg that is watched; 1000 nanoseconds pass with each block."""
 
     def __init__(self, bodies: int = 0, *destinations: str) -> None:
-        self.leg = Leg(Side.DOWNSTREAM, Limits())
-        self.leg.enter(LegState.CONNECTING, V1_2)
-        self.leg.enter(LegState.CONNECTED)
+        self.leg = made.leg()
         capture = Capture(redact=SECRETS)
         self.recorder = LegRecorder(self.leg, capture)
         self.recorder.context = CONTEXT.encode()
@@ -126,11 +122,8 @@ def test_events_stand_among_the_frames() -> None:
     watched.comes(SEND)
     watched.watch.event(*EVENTS)
     watched.comes(ACK)
-    assert [each if isinstance(each, str) else each[0] for each in watched.shown()] == [
-        "SEND",
-        "failover",
-        "ACK",
-    ]
+    shown = [each if isinstance(each, str) else each[0] for each in watched.shown()]
+    assert shown == ["SEND", "failover", "ACK"]
 
 
 @pytest.mark.parametrize("destinations", [(), ("/queue/*",)])

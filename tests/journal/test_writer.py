@@ -11,29 +11,11 @@ from stomprelay.journal import disk
 from stomprelay.journal.block import BlockKind, Damage
 from stomprelay.journal.folder import Folder, Recovery
 from stomprelay.journal.schema import Context, SegmentHeader
-from tests.journal.made import (
-    HEADER,
-    NAME,
-    NOW,
-    SECOND,
-    SEND,
-    blocks,
-    event,
-    files,
-    frames,
-    header,
-    heads,
-    items,
-    writer,
-)
+from tests.journal import made
+from tests.journal.made import HEADER, NAME, NOW, SECOND, SEND
 
-BLOCK = frames((SEND, b"hello"))
+BLOCK = made.frames((SEND, b"hello"))
 OPEN, CLOSED = f"{NAME}.journal.open", f"{NAME}.journal"
-
-
-def fail(code: int) -> OSError:
-    """What the system raises."""
-    return OSError(code, os.strerror(code))
 
 
 class Disk:
@@ -53,7 +35,7 @@ class Disk:
         if self.room is None:
             return self._write(file, data)
         if not self.room:
-            raise fail(errno.ENOSPC)
+            made.fails(errno.ENOSPC)()
         count = self._write(file, data[: self.room])
         self.room -= count
         return count
@@ -61,14 +43,14 @@ class Disk:
     def fsync(self, file: int) -> None:
         """Noted by what it was."""
         if "fsync" in self.fails:
-            raise fail(self.fails["fsync"])
+            made.fails(self.fails["fsync"])()
         self.synced.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file")
         self._fsync(file)
 
     def ftruncate(self, file: int, size: int) -> None:
         """Cut."""
         if "ftruncate" in self.fails:
-            raise fail(self.fails["ftruncate"])
+            made.fails(self.fails["ftruncate"])()
         self._ftruncate(file, size)
 
 
@@ -79,52 +61,43 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def test_a_segment(tmp_path: Path) -> None:
-    """A header, then what was written, under a name that says that it is open, until it is closed."""
-    journal = writer(tmp_path)
-    assert files(tmp_path) == []
-    journal.write(BLOCK, NOW)
-    assert journal.path == tmp_path / OPEN
-    assert files(tmp_path) == [OPEN]
-    assert (tmp_path / OPEN).read_bytes() == header() + BLOCK
-    journal.write(BLOCK * 2, NOW)
-    journal.close(NOW)
-    assert files(tmp_path) == [CLOSED]
-    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK * 3
-    assert items(tmp_path / CLOSED)[0] == HEADER
-
-
-def test_a_segment_is_not_everybodys(tmp_path: Path) -> None:
-    """Its owner and its group may read what clients said; open or closed, others may not."""
+    """A header, then what was written, under a name that says whether it is open; for its owner and group alone."""
     before = os.umask(0)
     try:
-        journal = writer(tmp_path)
+        journal = made.writer(tmp_path)
+        assert made.files(tmp_path) == []
         journal.write(BLOCK, NOW)
+        assert journal.path == tmp_path / OPEN
+        assert made.files(tmp_path) == [OPEN]
+        assert (tmp_path / OPEN).read_bytes() == made.header() + BLOCK
         assert stat.S_IMODE((tmp_path / OPEN).stat().st_mode) == 0o640
+        journal.write(BLOCK * 2, NOW)
         journal.close(NOW)
-        assert stat.S_IMODE((tmp_path / CLOSED).stat().st_mode) == 0o640
     finally:
         os.umask(before)
+    assert made.files(tmp_path) == [CLOSED]
+    assert (tmp_path / CLOSED).read_bytes() == made.header() + BLOCK * 3
+    assert stat.S_IMODE((tmp_path / CLOSED).stat().st_mode) == 0o640
+    assert made.items(tmp_path / CLOSED)[0] == HEADER
 
 
 def test_segments_roll_by_size(tmp_path: Path) -> None:
     """None is larger than it may be, none is without a block, and none lacks one."""
-    journal = writer(tmp_path, size=len(header()) + 3 * len(BLOCK))
-    written = [frames((SEND, b"hello"), number=number) for number in range(10)]
+    journal = made.writer(tmp_path, size=len(made.header()) + 3 * len(BLOCK))
+    written = [made.frames((SEND, b"hello"), number=number) for number in range(10)]
     for data in written:
         journal.write(data, NOW)
     journal.close(NOW)
     found = [entry.path for entry in Folder(tmp_path).segments()]
-    assert [len(blocks(path)) for path in found] == [3, 3, 3, 1]
-    assert [block.number for path in found for block in blocks(path)] == list(range(10))
-    headers = [items(path)[0] for path in found]
+    assert [len(made.blocks(path)) for path in found] == [3, 3, 3, 1]
+    assert [block.number for path in found for block in made.blocks(path)] == list(range(10))
+    headers = [made.items(path)[0] for path in found]
     assert [each.number for each in headers if isinstance(each, SegmentHeader)] == [1, 2, 3, 4]
 
 
 def test_what_is_synced(tmp_path: Path, failing: Disk) -> None:
-    """The file when asked, and once the folder that has it; nothing twice. At the end the file before its new name,
-    then the folder.
-    """
-    journal = writer(tmp_path)
+    """The file when asked, and once the folder that has it; nothing twice. At the end the file, then the folder."""
+    journal = made.writer(tmp_path)
     journal.write(BLOCK, NOW)
     assert failing.synced == []
     journal.sync()
@@ -140,17 +113,13 @@ def test_what_is_synced(tmp_path: Path, failing: Disk) -> None:
 
 def test_a_lock_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told, and no empty file is left, so a thousand tries leave none either."""
-
-    def refuse(_file: int) -> bool:
-        raise fail(errno.EIO)
-
-    monkeypatch.setattr(disk, "lock", refuse)
-    journal = writer(tmp_path)
+    monkeypatch.setattr(disk, "lock", made.fails(errno.EIO))
+    journal = made.writer(tmp_path)
     for _ in range(3):
         with pytest.raises(OSError, match="Input/output error") as raised:
             journal.write(BLOCK, NOW)
         assert raised.value.filename == str(tmp_path)
-    assert files(tmp_path) == []
+    assert made.files(tmp_path) == []
     assert journal.number == 0
 
 
@@ -166,31 +135,31 @@ def test_somebody_clears_up_just_then(tmp_path: Path, monkeypatch: pytest.Monkey
         return lock(file, wait=wait)
 
     monkeypatch.setattr(disk, "lock", clear)
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     journal.write(BLOCK, NOW)
     assert [each.path for each in cleared] == [None]
     journal.close(NOW)
-    assert len(blocks(tmp_path / CLOSED)) == 1
+    assert len(made.blocks(tmp_path / CLOSED)) == 1
 
 
 def test_two_runs_of_one_name(tmp_path: Path) -> None:
     """Should chance give two runs the same digits, neither overwrites the other's segments, open or closed."""
-    one, two = writer(tmp_path), writer(tmp_path)
-    one.write(frames((b"ONE\n\n", b"")), NOW)
+    one, two = made.writer(tmp_path), made.writer(tmp_path)
+    one.write(made.frames((b"ONE\n\n", b"")), NOW)
     one.roll(NOW, force=True)
-    one.write(frames((b"ONE\n\n", b"")), NOW)
-    two.write(frames((b"TWO\n\n", b"")), NOW)
+    one.write(made.frames((b"ONE\n\n", b"")), NOW)
+    two.write(made.frames((b"TWO\n\n", b"")), NOW)
     assert two.number == 3
     one.close(NOW)
     two.close(NOW)
-    found = [heads(blocks(entry.path)) for entry in Folder(tmp_path).segments()]
+    found = [made.heads(made.blocks(entry.path)) for entry in Folder(tmp_path).segments()]
     assert found == [[b"ONE\n\n"], [b"ONE\n\n"], [b"TWO\n\n"]]
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     """The error names it; once it is there, the same writer writes."""
     folder = tmp_path / "absent"
-    journal = writer(folder)
+    journal = made.writer(folder)
     for _ in range(2):
         with pytest.raises(FileNotFoundError) as raised:
             journal.write(BLOCK, NOW)
@@ -198,47 +167,47 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     folder.mkdir()
     journal.write(BLOCK, NOW)
     journal.close(NOW)
-    assert files(folder) == [CLOSED]
+    assert made.files(folder) == [CLOSED]
 
 
 @pytest.mark.parametrize("room", [0, 1, 40, len(BLOCK) - 1])
 def test_a_full_disk(tmp_path: Path, failing: Disk, room: int) -> None:
     """What was half written is gone again, at once; when there is room, the journal goes on without damage."""
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     journal.write(BLOCK, NOW)
     failing.room = room
     with pytest.raises(OSError, match="No space left on device") as raised:
         journal.write(BLOCK, NOW)
     assert raised.value.filename == str(tmp_path / OPEN)
-    assert (tmp_path / OPEN).read_bytes() == header() + BLOCK
+    assert (tmp_path / OPEN).read_bytes() == made.header() + BLOCK
     failing.room = None
     journal.write(BLOCK * 2, NOW)
     journal.close(NOW)
-    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK * 3
+    assert (tmp_path / CLOSED).read_bytes() == made.header() + BLOCK * 3
 
 
-@pytest.mark.parametrize("room", [0, 1, len(header()), len(header()) + 1])
+@pytest.mark.parametrize("room", [0, 1, len(made.header()), len(made.header()) + 1])
 def test_a_disk_that_is_full_from_the_start(tmp_path: Path, failing: Disk, room: int) -> None:
     """The header is written when there is room; without, no empty segment is left at the end, nor a gap."""
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     failing.room = room
     with pytest.raises(OSError, match="No space left on device"):
         journal.write(BLOCK, NOW)
     assert (tmp_path / OPEN).stat().st_size == 0
     assert journal.roll(NOW, force=True) is False
-    assert files(tmp_path) == []
+    assert made.files(tmp_path) == []
     failing.room = room
     with pytest.raises(OSError, match="No space left on device"):
         journal.write(BLOCK, NOW)
     failing.room = None
     journal.write(BLOCK, NOW)
     journal.close(NOW)
-    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK
+    assert (tmp_path / CLOSED).read_bytes() == made.header() + BLOCK
 
 
 def test_a_disk_that_cannot_even_cut(tmp_path: Path, failing: Disk) -> None:
     """It is tried again before anything else is written; until then nothing is."""
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     journal.write(BLOCK, NOW)
     failing.room = 10
     failing.fails["ftruncate"] = errno.EIO
@@ -249,36 +218,36 @@ def test_a_disk_that_cannot_even_cut(tmp_path: Path, failing: Disk) -> None:
         journal.write(BLOCK, NOW)
     with pytest.raises(OSError, match="Input/output error"):
         journal.roll(NOW, force=True)
-    torn = items(tmp_path / OPEN)[-1]
+    torn = made.items(tmp_path / OPEN)[-1]
     assert isinstance(torn, Damage)
     assert torn.torn
     del failing.fails["ftruncate"]
     journal.write(BLOCK, NOW)
     journal.close(NOW)
-    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK * 2
+    assert (tmp_path / CLOSED).read_bytes() == made.header() + BLOCK * 2
 
 
 def test_a_sync_that_fails(tmp_path: Path, failing: Disk) -> None:
     """It is told, tried again when asked again, and a segment does not get its final name without it."""
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     journal.write(BLOCK, NOW)
     failing.fails["fsync"] = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
         journal.sync()
     with pytest.raises(OSError, match="Input/output error"):
         journal.roll(NOW, force=True)
-    assert files(tmp_path) == [OPEN]
+    assert made.files(tmp_path) == [OPEN]
     journal.write(BLOCK, NOW)
     failing.fails.clear()
     journal.sync()
     assert failing.synced == ["file", "folder"]
     journal.close(NOW)
-    assert len(blocks(tmp_path / CLOSED)) == 2
+    assert len(made.blocks(tmp_path / CLOSED)) == 2
 
 
 def test_an_end_that_fails(tmp_path: Path, failing: Disk) -> None:
     """The segment is left as it is, without a lock: who comes later recovers it."""
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     journal.write(BLOCK, NOW)
     failing.fails["fsync"] = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
@@ -287,38 +256,36 @@ def test_an_end_that_fails(tmp_path: Path, failing: Disk) -> None:
     failing.fails.clear()
     (recovery,) = Folder(tmp_path).recover(NOW)
     assert recovery.path == tmp_path / CLOSED
-    assert len(blocks(tmp_path / CLOSED)) == 2
+    assert len(made.blocks(tmp_path / CLOSED)) == 2
 
 
 def test_a_relay_that_is_alive(tmp_path: Path) -> None:
-    """An old segment ends with the block that says so, and the next one begins with it, so that one is always open; a
-    segment that is not old gets none, nor does a journal in which nothing is yet.
-    """
-    alive = event("journal alive", context=Context())
-    journal = writer(tmp_path, age=60)
+    """An old segment ends with the block that says so, and the next begins with it; a young one gets none."""
+    alive = made.event("journal alive", context=Context())
+    journal = made.writer(tmp_path, age=60)
     assert not journal.roll(NOW, alive=alive)
-    assert files(tmp_path) == []
+    assert made.files(tmp_path) == []
     journal.write(BLOCK, NOW)
     assert not journal.roll(NOW + 59 * SECOND, alive=alive)
     assert journal.roll(NOW + 60 * SECOND, alive=alive)
     assert not journal.roll(NOW + 61 * SECOND, alive=alive)
     assert journal.roll(NOW + 120 * SECOND, alive=alive)
     journal.close(NOW + 121 * SECOND)
-    read = [[block.kind for block in blocks(path)] for path in sorted(tmp_path.iterdir())]
+    read = [[block.kind for block in made.blocks(path)] for path in sorted(tmp_path.iterdir())]
     frame, said = BlockKind.FRAMES, BlockKind.EVENT
     assert read == [[frame, said], [said, said], [said]]
 
 
 def test_a_segment_that_was_taken_away(tmp_path: Path) -> None:
     """That is told once; then there is a next one."""
-    journal = writer(tmp_path)
+    journal = made.writer(tmp_path)
     journal.write(BLOCK, NOW)
     (tmp_path / OPEN).unlink()
     with pytest.raises(FileNotFoundError):
         journal.roll(NOW, force=True)
     journal.write(BLOCK, NOW)
     journal.close(NOW)
-    assert files(tmp_path) == [CLOSED.replace("000001", "000002")]
+    assert made.files(tmp_path) == [CLOSED.replace("000001", "000002")]
 
 
 def test_no_descriptor_is_left(tmp_path: Path, failing: Disk) -> None:
@@ -327,7 +294,7 @@ def test_no_descriptor_is_left(tmp_path: Path, failing: Disk) -> None:
         pytest.skip("this system has no /proc/self/fd")
     count = len(os.listdir("/proc/self/fd"))
     for room in (None, 0, 5):
-        journal = writer(tmp_path)
+        journal = made.writer(tmp_path)
         failing.room = room
         try:
             journal.write(BLOCK, NOW)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import copytree
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.spark import delta as jars
@@ -14,12 +14,9 @@ from stomprelay.pipeline.spark import java, launch
 from stomprelay.pipeline.spark.errors import MissingSpark
 from stomprelay.pipeline.store.delta import DeltaStore
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator["SparkSession"]:
+def spark() -> Iterator[SparkSession]:
     """A small session, the only one of the run; nothing of it is left afterwards."""
     try:
         conf = {
@@ -42,7 +39,7 @@ def spark() -> Iterator["SparkSession"]:
 
 
 @pytest.fixture
-def with_delta(spark: "SparkSession") -> "SparkSession":
+def with_delta(spark: SparkSession) -> SparkSession:
     """The same session, where it has Delta Lake; no test fetches the jars."""
     if jars.found() is None:
         pytest.skip(f"the jars of Delta Lake are not here: make delta-jars, or {jars.MAVEN}")
@@ -70,7 +67,7 @@ def few() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def _empty_delta(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _empty_delta(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("delta") / "tables"
     with _three():
         DeltaStore(spark, str(folder)).prepare(-1)
@@ -79,7 +76,7 @@ def _empty_delta(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def delta(
-    with_delta: "SparkSession",
+    with_delta: SparkSession,
     few: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

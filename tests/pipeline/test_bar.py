@@ -8,16 +8,14 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline import bar as bars
 from stomprelay.pipeline.bar import ProgressBar, Shares, Steps, Tasks, octets, spelled, tasks
 from tests.pipeline.follow.test_progress import Clock, Terminal
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SETUP = Path(__file__).parents[2] / "setup.cfg"
 
@@ -210,7 +208,7 @@ def test_tasks_of_spark() -> None:
     """Those of jobs that began after it was asked first; what a job left out is not waited for."""
     tracker = Tracker()
     tracker.jobs, tracker.stages = {0: ("SUCCEEDED", [0])}, {0: (9, 9)}
-    spark = cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker)))
+    spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker)))
     counting = Tasks(spark)
     assert counting.counted() == (0, 0)
     tracker.jobs[1] = ("RUNNING", [1, 2, 3])
@@ -224,7 +222,7 @@ def test_tasks_of_spark() -> None:
 
 
 @pytest.mark.spark
-def test_tasks_of_a_query(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_of_a_query(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark itself knows them."""
     monkeypatch.setattr(bars, "AFTER", 0.0)
     monkeypatch.setattr(bars, "OFTEN", 0.01)

@@ -16,7 +16,7 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker, Group, Reconnect
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import SOON
-from tests.playbook import PRODUCTS, SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
+from tests.playbook import SAY_HELLO, Cut, Playbook, listener, said_welcome, upstream
 
 NAMES = ("a", "b", "c")
 
@@ -39,11 +39,6 @@ def movable(brokers: int = 2, *, options: dict[str, Any] | None = None, **settin
     return upstream(groups=(Group("main", listed, reconnect),), **settings)
 
 
-def said_welcome(version: bytes, product: str = "generic", welcome: bytes = b"") -> bytes:
-    """CONNECTED of a product in a version, with more headers."""
-    return SAY_WELCOME[version].replace(b"CONNECTED\n", b"CONNECTED\n" + PRODUCTS[product] + welcome)
-
-
 def started(
     client: bytes = b"1.2",
     broker: bytes | None = None,
@@ -64,9 +59,7 @@ def started(
     """
     play = Playbook(listener(movable(brokers, options=options, **settings), **(front or {})), cut=cut)
     play.client_says(SAY_HELLO[client].replace(b"CONNECT\n", b"CONNECT\n" + hello))
-    play.broker_accepts()
-    play.broker_says(said_welcome(broker or client, product, welcome))
-    assert play.broker_reads().startswith(b"CONNECT\n")
+    play.broker_welcomes(broker or client, product, welcome)
     assert play.client_reads().startswith(b"CONNECTED\n")
     play.both_stay()
     return play
@@ -88,15 +81,19 @@ def found(play: Playbook, version: bytes = b"1.2", product: str = "generic", wel
         assert link(play).state.leg is play.brokers[-1].leg
         return
     asked(play)
-    play.broker_accepts()
-    assert play.broker_reads().startswith(b"CONNECT\n")
-    play.broker_says(said_welcome(version, product, welcome))
+    play.broker_welcomes(version, product, welcome)
 
 
-def goes_by_itself(play: Playbook, at: str | None = None) -> None:
+def moves(play: Playbook, version: bytes = b"1.2", product: str = "generic") -> None:
+    """The broker is lost, and the next one answers CONNECTED."""
+    play.broker_goes()
+    found(play, version, product)
+
+
+def goes_by_itself(play: Playbook) -> None:
     """The broker is lost so long after it was sent something that it cannot be for that."""
     play.time_passes(SOON + 1)
-    play.broker_goes(at=at)
+    play.broker_goes()
 
 
 def link(play: Playbook) -> Link:
@@ -115,33 +112,28 @@ def over(play: Playbook) -> bool:
     return play.relay.over
 
 
-def sent_away(
-    play: Playbook, within: float = 5.0, *, at: int = 0, welcome: bytes | None = said_welcome(b"1.2")
-) -> None:
-    """An operator pauses the broker at this place of the list, and its sessions are asked to leave it."""
-    brokers = play.relay.listener.upstream.brokers
-    brokers[at].health.paused = True
-    asked_to_leave(play, within, at=at, welcome=welcome)
+def sent_away(play: Playbook, within: float = 5.0, *, welcome: bytes | None = said_welcome(b"1.2")) -> None:
+    """An operator pauses the first broker of the list, and its sessions are asked to leave it."""
+    play.relay.listener.upstream.brokers[0].health.paused = True
+    asked_to_leave(play, within, welcome=welcome)
 
 
 def asked_to_leave(
     play: Playbook,
     within: float = 5.0,
     *,
-    at: int = 0,
     to: int | None = None,
     may_stay: bool = False,
     welcome: bytes | None = said_welcome(b"1.2"),
 ) -> None:
-    """The session is asked to leave this broker, for another one that is better for it. One that is asked for it
+    """The session is asked to leave the first broker, for another one that is better for it. One that is asked for it
     answers CONNECT with `welcome`; None: it is for the script.
     """
     brokers = play.relay.listener.upstream.brokers
     target = None if to is None else brokers[to]
     before = len(play.brokers)
-    play._perform(play.relay.handle(inputs.Leave(brokers[at], within, target, may_stay=may_stay), play.now))
+    play._perform(play.relay.handle(inputs.Leave(brokers[0], within, target, may_stay=may_stay), play.now))
     if len(play.brokers) > before and welcome is not None:
         uri = play.brokers[-1].uri
-        play.broker_accepts(at=uri)
-        assert play.broker_reads(at=uri).startswith(b"CONNECT\n")
+        assert play.broker_is_asked(at=uri).startswith(b"CONNECT\n")
         play.broker_says(welcome, at=uri)

@@ -1,12 +1,12 @@
 """A client with several brokers: upstreams with groups called `main-1` and so on, whose brokers are `a`, `b`, `c`."""
 
-import re
 from typing import Any, Final
 
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, Match, Route
 from stomprelay.relay.model.upstream import Upstream
-from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener
+from tests.playbook import SAY_HELLO, Playbook, listener
+from tests.relay.frames import message, send, tell
 
 SOON: Final = 0.02
 """Longer than a group waits before it tries a broker again."""
@@ -42,9 +42,7 @@ def routed(main: Upstream, *others: Upstream, **settings: Any) -> Listener:
 
 def comes(play: Playbook, at: str, version: bytes = b"1.2") -> None:
     """The broker that was asked for accepts the session."""
-    play.broker_accepts(at=at)
-    assert play.broker_reads(at=at).startswith(b"CONNECT\n")
-    play.broker_says(SAY_WELCOME[version], at=at)
+    play.broker_welcomes(version, at=at)
 
 
 def comes_back(play: Playbook, at: str, version: bytes = b"1.2") -> None:
@@ -56,11 +54,9 @@ def comes_back(play: Playbook, at: str, version: bytes = b"1.2") -> None:
     comes(play, at, version)
 
 
-def begun(
-    front: Listener, client: bytes = b"1.2", brokers: str = "ab", *versions: bytes, cut: Cut = Cut.WHOLE
-) -> Playbook:
+def begun(front: Listener, client: bytes = b"1.2", brokers: str = "ab", *versions: bytes) -> Playbook:
     """A playbook whose client and brokers shook hands already; `versions` are those of the brokers."""
-    play = Playbook(front, cut=cut)
+    play = Playbook(front)
     play.client_says(SAY_HELLO[client])
     for at, broker in enumerate(brokers):
         comes(play, broker, versions[at] if versions else client)
@@ -73,38 +69,8 @@ def fanned(count: int = 2, quorum: int = 1, **settings: Any) -> Playbook:
     return begun(listener(fan_out(count, quorum=quorum, **settings)), b"1.2", "abcd"[:count])
 
 
-def send(body: bytes = b"", destination: bytes = b"/queue/a", **headers: str) -> bytes:
-    """A SEND of the client."""
-    lines = b"".join([f"{name}:{value}\n".encode() for name, value in headers.items()])
-    return b"SEND\ndestination:%b\n%b\n%b\0" % (destination, lines, body)
-
-
-def copied(number: int, wire: bytes) -> bytes:
-    """What brokers get of a SEND."""
-    return wire.replace(b"SEND\n", b"SEND\nrelay-copy:relay-session-%d\n" % number, 1)
-
-
-def tell(command: bytes, **headers: str) -> bytes:
-    """A frame without a body; `_` in names stands for `-`."""
-    lines = b"".join([f"{name.replace('_', '-')}:{value}\n".encode() for name, value in headers.items()])
-    return b"%b\n%b\n\0" % (command, lines)
-
-
-def receipt(*ids: str) -> bytes:
-    """RECEIPTs."""
-    return b"".join([tell(b"RECEIPT", receipt_id=id) for id in ids])
-
-
-def message(body: bytes = b"", **headers: str) -> bytes:
-    """A MESSAGE of subscription 1."""
-    lines = b"".join([f"{name.replace('_', '-')}:{value}\n".encode() for name, value in headers.items()])
-    return b"MESSAGE\nsubscription:1\n%bdestination:/queue/a\n\n%b\0" % (lines, body)
-
-
 HERE, THERE = b"/queue/here", b"/queue/there.1"
 """Destinations of `two_upstreams`: of the listener's own, and of the other."""
-
-BEGIN, COMMIT, ABORT = (tell(command, transaction="t") for command in (b"BEGIN", b"COMMIT", b"ABORT"))
 
 
 def two_upstreams(**settings: Any) -> Playbook:
@@ -133,22 +99,4 @@ def subscribed(play: Playbook, **headers: str) -> Playbook:
 def delivers(play: Playbook, at: str, number: int) -> None:
     """A broker sends a message with the `ack` of `at` and `number`, and the client receives it."""
     wire = message(b"", message_id=f"m{at}{number}", ack=f"{at}{number}")
-    play.broker_says(wire, at=at)
-    play.client_gets(wire)
-
-
-def header(frame: bytes, name: bytes) -> bytes:
-    """The first value of a header."""
-    match = re.search(rb"\n%b:([^\n]*)\n" % name, frame)
-    assert match, frame
-    return match[1]
-
-
-def settle(version: bytes, command: bytes, delivered: bytes, more: bytes = b"") -> bytes:
-    """ACK or NACK of a MESSAGE that the client read, its version's way."""
-    if version == b"1.2":
-        return b"%b\nid:%b\n%b\n\0" % (command, header(delivered, b"ack"), more)
-    if version == b"1.1":
-        named = header(delivered, b"subscription"), header(delivered, b"message-id")
-        return b"%b\nsubscription:%b\nmessage-id:%b\n%b\n\0" % (command, *named, more)
-    return b"%b\nmessage-id:%b\n%b\n\0" % (command, header(delivered, b"message-id"), more)
+    play.broker_tells_client(wire, at=at)

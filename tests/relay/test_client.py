@@ -4,8 +4,8 @@ Whole conversations across a loss are in `test_failover`; here is what only the 
 """
 
 from stomprelay.session.effects import Event, How
-from tests.playbook import SAY_HELLO, Playbook, listener
-from tests.relay.failing import asked, found, movable, said_welcome, started
+from tests.playbook import SAY_HELLO, Playbook, listener, said_welcome
+from tests.relay.failing import asked, found, movable, moves, started
 
 
 def send(body: bytes, headers: bytes = b"") -> bytes:
@@ -23,14 +23,10 @@ def own(number: int) -> bytes:
     return b"relay-session-receipt-%d" % number
 
 
-# Brokers come and go
-
-
 def test_connected_is_sent_once() -> None:
     """That of the second broker is not passed on; both are in the log."""
     with started() as play:
-        play.broker_goes()
-        found(play)
+        moves(play)
         play.nobody_gets_more()
         assert play.noted(Event.CONNECTED).endswith("at tcp://a")
         assert play.noted(Event.RECOVERED).endswith("at tcp://b")
@@ -38,9 +34,7 @@ def test_connected_is_sent_once() -> None:
 
 
 def test_what_the_next_broker_is_sent() -> None:
-    """The same CONNECT; subscriptions as they were made; what is not confirmed; open transactions; what was sent
-    meanwhile. So durable subscriptions keep their names, and temporary queues are made anew where they were named.
-    """
+    """The same CONNECT; subscriptions as they were made; what is not confirmed; open transactions; the rest."""
     orders = [
         b"SUBSCRIBE\nid:1\ndestination:/topic/a\ndurable:true\nauto-delete:false\nx-odd:1\n\n\0",
         b"SUBSCRIBE\nid:0\ndestination:/temp-queue/b\nack:client\nselector:c = 1\n\n\0",
@@ -48,13 +42,10 @@ def test_what_the_next_broker_is_sent() -> None:
     transaction = b"BEGIN\ntransaction:t\n\n\0" + send(b"2", b"transaction:t\n")
     with Playbook(listener(movable())) as play:
         play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\nclient-id:me\nlogin:a\npasscode:b\n\n\0")
-        play.broker_accepts()
-        hello = play.broker_reads()
+        hello = play.broker_is_asked()
         assert b"\nclient-id:me\nlogin:a\npasscode:b\n" in hello
-        play.broker_says(said_welcome(b"1.2"))
-        play.client_reads()
-        play.client_says(b"".join(orders) + transaction + send(b"1", b"receipt:r\n"))
-        play.broker_reads()
+        play.broker_said(said_welcome(b"1.2"))
+        play.client_said(b"".join(orders) + transaction + send(b"1", b"receipt:r\n"))
         play.broker_goes()
         play.client_says(send(b"3"))
         asked(play)
@@ -68,17 +59,12 @@ def test_what_the_next_broker_is_sent() -> None:
 
 def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:
     """An operator took it out while it was answering: the client has its answer, and goes on at one that is in."""
-    with Playbook(listener(movable())) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
+    with Playbook(listener(movable()), hello=SAY_HELLO[b"1.2"]) as play:
         play.opened[0].health.paused = True
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(said_welcome(b"1.2"))
+        play.broker_welcomes()
         play.client_gets(b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0")
         other = play.opened[1].uri
-        play.broker_accepts(at=other)
-        play.broker_reads(at=other)
-        play.broker_says(said_welcome(b"1.2"), at=other)
+        play.broker_welcomes(at=other)
         play.broker_gets(b"DISCONNECT\nreceipt:%b\n\n\0\n" % own(1))
         play.client_says(send(b"1"))
         play.broker_gets(b"")

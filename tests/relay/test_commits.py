@@ -2,14 +2,11 @@
 
 from tests.playbook import in_all_pairs
 from tests.relay.failing import link, over, started
+from tests.relay.frames import ABORT, BEGIN, INSIDE, RECEIPT
 
-BEGIN = b"BEGIN\ntransaction:t\n\n\0"
-INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:%b\n\n%b\0"
 OURS = b"SEND\nreceipt:relay-session-receipt-%d\ndestination:/queue/a\ntransaction:t\n\n%b\0"
-ABORT = b"ABORT\ntransaction:t\n\n\0"
 COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
-RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
 MINE = b"relay-session-receipt-%d"
 
 
@@ -22,16 +19,14 @@ def test_commit_waits_for_its_sends(client: bytes, broker: bytes) -> None:
         play.broker_says(RECEIPT % b"c" + RECEIPT % (MINE % 1))
         play.client_gets(b"")
         assert not link(play).quiet
-        play.broker_says(RECEIPT % (MINE % 1))
-        play.client_gets(RECEIPT % b"c")
+        play.broker_tells_client(RECEIPT % (MINE % 1), RECEIPT % b"c")
         assert link(play).quiet
 
 
 def test_a_broker_that_dies_behind_its_receipt_of_commit() -> None:
     """Its messages may be gone with it: the client is told that the outcome is unknown, and gets no receipt."""
     with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(BEGIN + INSIDE % b"1" + ASKING % (b"s", b"2") + COMMIT)
-        play.broker_reads()
+        play.client_said(BEGIN + INSIDE % b"1" + ASKING % (b"s", b"2") + COMMIT)
         play.broker_says(RECEIPT % b"c")
         play.broker_goes()
         play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c")
@@ -41,8 +36,7 @@ def test_a_broker_that_dies_behind_its_receipt_of_commit() -> None:
 def test_an_error_about_one_of_its_sends() -> None:
     """RabbitMQ names no receipt and goes on: COMMIT is not awaited for ever."""
     with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(BEGIN + INSIDE % b"1" + INSIDE % b"2" + COMMIT)
-        play.broker_reads()
+        play.client_said(BEGIN + INSIDE % b"1" + INSIDE % b"2" + COMMIT)
         play.broker_says(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c" + RECEIPT % (MINE % 1))
         play.client_gets(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c")
 
@@ -54,7 +48,5 @@ def test_an_aborted_transaction() -> None:
         play.broker_gets(BEGIN + ASKING % (b"s", b"1") + OURS % (1, b"2") + ABORT)
         play.client_gets(RECEIPT % b"s")
         assert link(play).quiet
-        play.client_says(b"DISCONNECT\nreceipt:d\n\n\0")
-        play.broker_gets(b"DISCONNECT\nreceipt:d\n\n\0")
-        play.broker_says(RECEIPT % b"d")
-        play.client_gets(RECEIPT % b"d")
+        play.client_tells_broker(b"DISCONNECT\nreceipt:d\n\n\0")
+        play.broker_tells_client(RECEIPT % b"d")

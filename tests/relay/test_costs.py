@@ -15,6 +15,7 @@ from stomprelay.wire.frame import Frame
 from tests.counting import lines
 from tests.playbook import Playbook, joined, listener
 from tests.relay.failing import found, started
+from tests.relay.frames import RECEIPT
 from tests.relay.several import begun, fan_out
 
 pytestmark = pytest.mark.ci  # counting lines of Python is slow
@@ -128,7 +129,6 @@ what is measured.
 
 SEND = b"SEND\ndestination:/queue/a\n%b\nhello\0"
 SUBSCRIBE = b"SUBSCRIBE\nid:%d\ndestination:/queue/%d\nack:%b\n\n\0"
-RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
 BEGIN, COMMIT, ABORT = (b"%b\ntransaction:%%b\n\n\0" % command for command in (b"BEGIN", b"COMMIT", b"ABORT"))
 
 

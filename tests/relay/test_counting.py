@@ -133,9 +133,6 @@ def test_where_a_client_sends_to() -> None:
     assert session.sent_to[-1] == b"x" * 200
 
 
-# What waits
-
-
 def waiting(play: Playbook) -> list[int]:
     """About how many messages may wait at each broker, open connections included."""
     found = []
@@ -148,9 +145,7 @@ def waiting(play: Playbook) -> list[int]:
 @in_all_cuts
 @pytest.mark.parametrize("confirm", [False, True])
 def test_what_may_wait_at_a_broker(cut: Cut, confirm: bool) -> None:
-    """SENDs to queues less MESSAGEs from queues, in runs and one by one; what was not acknowledged goes back, what was
-    not confirmed counts where it is sent next.
-    """
+    """SENDs to queues less MESSAGEs; what was not acknowledged or confirmed counts where it goes next."""
     play, _ = counted(movable(confirm=confirm), cut)
     play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/b\nack:client-individual\n\n\0")
     play.client_says(send(b"/topic/a") + send(b"/queue/a") * 5 + send(b"/topic/a") * 2)

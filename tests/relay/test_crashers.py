@@ -4,7 +4,8 @@ import pytest
 
 from tests.playbook import SAY_WELCOME, Playbook, listener
 from tests.relay.failing import started
-from tests.relay.several import begun, comes, fan_out, send, subscribed, tell
+from tests.relay.frames import send, tell
+from tests.relay.several import begun, comes, fan_out, subscribed
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
 
@@ -24,16 +25,14 @@ def test_an_empty_receipt_at_the_end_of_a_transaction(end: bytes) -> None:
     play = started()
     play.client_says(b"BEGIN\ntransaction:t1\n\n\0" + end + b"\ntransaction:t1\nreceipt:\n\n\0")
     assert b"\nreceipt:\n" in play.broker_reads()
-    play.broker_says(b"RECEIPT\nreceipt-id:\n\n\0")
-    play.client_gets(b"RECEIPT\nreceipt-id:\n\n\0")
+    play.broker_tells_client(b"RECEIPT\nreceipt-id:\n\n\0")
     play.both_stay()
 
 
 def test_a_client_that_goes_while_its_only_broker_is_paused() -> None:
     """Nobody waits for an operator in the name of a client that is gone."""
     play = started(brokers=1, confirm=True)
-    play.client_says(send(b"x"))
-    play.broker_reads()
+    play.client_said(send(b"x"))
     play.opened[0].health.paused = True
     play.broker_goes()
     _ends(play)

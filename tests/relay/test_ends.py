@@ -12,16 +12,9 @@ from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 from tests.playbook import Playbook, joined, upstream
 from tests.relay.failing import found, over, started
-from tests.relay.several import (
-    SOON,
-    both_get,
-    copied,
-    fanned,
-    receipt,
-    send,
-)
+from tests.relay.frames import GOODBYE, copied, receipt, send
+from tests.relay.several import SOON, both_get, fanned
 
-GOODBYE: Final = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
 GONE: Final = receipt("relay-session-goodbye")
 SUBSCRIBE: Final = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
 MESSAGE: Final = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\n\nhello\0"
@@ -80,21 +73,17 @@ def session(*, survives: bool, **settings: Any) -> Playbook:
         play = started(hello=hello, front=front, **settings)
     else:
         play = joined(b"1.2", b"1.2", hello=hello, over=lambda each: upstream(**settings), **front)
-    play.client_says(SUBSCRIBE)
-    play.broker_gets(SUBSCRIBE)
+    play.client_tells_broker(SUBSCRIBE)
     return play
 
 
 @pytest.mark.parametrize("survives", [False, True], ids=["a plain address", "failover"])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_came_before_is_delivered(way: str, survives: bool) -> None:
-    """Its broker confirms it, MESSAGEs reach nobody, RECEIPTs come before the ERROR; what is behind a fault is not
-    carried.
-    """
+    """Its broker confirms it, and RECEIPTs come before the ERROR; what is behind a fault is not carried."""
     message, end = WAYS[way]
     with session(survives=survives) as play:
-        play.client_says(send(b"1", receipt="r") + send(b"2"))
-        play.broker_gets(send(b"1", receipt="r") + send(b"2"))
+        play.client_tells_broker(send(b"1", receipt="r") + send(b"2"))
         end(play)
         if way != "the relay's end":  # it has its own time, in which its consumers get what comes
             play.broker_says(MESSAGE)
@@ -113,8 +102,7 @@ def test_what_came_before_is_delivered(way: str, survives: bool) -> None:
 def test_an_end_that_is_not_confirmed(survives: bool) -> None:
     """Nobody waits longer than `disconnect_timeout`: then it counts, and the client and the log are told."""
     with session(survives=survives, disconnect_timeout=5.0) as play:
-        play.client_says(send(b"1") + send(b"2", receipt="r") + send(b"3") + RUBBISH)
-        play.broker_reads()
+        play.client_said(send(b"1") + send(b"2", receipt="r") + send(b"3") + RUBBISH)
         for _ in range(50):
             play.time_passes(0.1)
             if play.brokers[-1].closed is None and not play.brokers[-1].accepted:
@@ -149,8 +137,7 @@ def test_a_fan_out_ends() -> None:
         play.client_says(send(b"1", receipt="r") + RUBBISH)
         both_get(play, copied(1, send(b"1", receipt="r")))
         play.broker_says(receipt("r"), at="a")
-        play.broker_says(MESSAGE + receipt("r"), at="b")
-        play.client_gets(receipt("r"))
+        play.broker_tells_client(MESSAGE + receipt("r"), receipt("r"), at="b")
         both_get(play, GOODBYE)
         play.broker_says(GONE, at="a")
         assert play.client.closed is None
@@ -166,8 +153,7 @@ def test_a_needed_group_whose_broker_does_not_accept() -> None:
         both_get(play, copied(1, send(b"1", receipt="r")))
         play.broker_goes(at="a")
         play.time_passes(SOON)
-        play.broker_accepts(at="a")
-        play.broker_reads(at="a")
+        play.broker_is_asked(at="a")
         play.broker_says(b"ERROR\nmessage:no\n\n\0", at="a")
         play.broker_says(receipt("r"), at="b")
         play.broker_gets(GOODBYE, at="b")
@@ -181,8 +167,7 @@ def test_a_broker_that_confirms_too_late() -> None:
     with joined(b"1.2", b"1.2", product="rabbitmq", unacknowledged=1) as play:
         play.client_says(send(b"1", receipt="r") + send(b"2", receipt="s") + RUBBISH)
         play.broker_gets(send(b"1", receipt="r") + send(b"2", receipt="s"))
-        play.broker_says(receipt("r"))
-        play.client_gets(receipt("r"))
+        play.broker_tells_client(receipt("r"))
         play.time_passes(2.5)
         play.broker_gets(GOODBYE)
         play.broker_says(GONE)

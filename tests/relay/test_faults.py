@@ -22,10 +22,10 @@ from stomprelay.session.effects import Event
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused
 from tests.playbook import SAY_HELLO, Playbook, listener
-from tests.relay.failing import found, movable, started
-from tests.relay.several import fanned, send, tell
+from tests.relay.failing import movable, moves, started
+from tests.relay.frames import SUBSCRIBE, send, tell
+from tests.relay.several import fanned
 
-SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0"
 ASKING = send(b"x", receipt="r")
 
@@ -76,8 +76,7 @@ def _wakes(play: Playbook) -> None:
 
 
 def _comes_back(play: Playbook) -> None:
-    play.broker_goes()
-    found(play)
+    moves(play)
 
 
 def _is_wrong(play: Playbook) -> None:
@@ -94,41 +93,23 @@ INPUTS: dict[str, Callable[[Playbook], None]] = {
     "nobody answers": _wakes,
 }
 
+_METHODS: dict[type, str] = {
+    Shutdown: "vanished fail close overdue unanswered searching found",
+    ClientConnection: "received _broker_lost _sought",
+    Link: "go_on end hang_up lost seek",
+    Single: "lost connected to_broker to_client",
+    Fanout: "lost connected",
+    Member: "lost flush",
+    Resender: "lost replay unsubscribe flush",
+    Unconfirmed: "lost take",
+    Session: "lost_broker",
+    InputBuffer: "clear",
+    Outbox: "send",
+}
 STEPS: list[tuple[type, str | type]] = [
-    (Shutdown, "vanished"),
-    (Shutdown, "fail"),
-    (Shutdown, "close"),
-    (Shutdown, "overdue"),
-    (Shutdown, "unanswered"),
-    (Shutdown, "searching"),
-    (Shutdown, "found"),
-    (ClientConnection, "received"),
+    *((owner, method) for owner, methods in _METHODS.items() for method in methods.split()),
     (ClientConnection, inputs.Lost),
     (ClientConnection, inputs.Woke),
-    (ClientConnection, "_broker_lost"),
-    (ClientConnection, "_sought"),
-    (Link, "go_on"),
-    (Link, "end"),
-    (Link, "hang_up"),
-    (Link, "lost"),
-    (Link, "seek"),
-    (Single, "lost"),
-    (Single, "connected"),
-    (Single, "to_broker"),
-    (Single, "to_client"),
-    (Fanout, "lost"),
-    (Fanout, "connected"),
-    (Member, "lost"),
-    (Member, "flush"),
-    (Resender, "lost"),
-    (Resender, "replay"),
-    (Resender, "unsubscribe"),
-    (Resender, "flush"),
-    (Unconfirmed, "lost"),
-    (Unconfirmed, "take"),
-    (Session, "lost_broker"),
-    (InputBuffer, "clear"),
-    (Outbox, "send"),
 ]
 
 
@@ -219,8 +200,7 @@ def test_a_fault_before_connect_was_understood(monkeypatch: pytest.MonkeyPatch) 
         raise Bug
 
     monkeypatch.setattr(opening, "read_opening", fails)
-    play.client_says(SAY_HELLO[b"1.2"])
-    play.client_gets_error(b"the relay failed")
+    play.client_errs(SAY_HELLO[b"1.2"], b"the relay failed")
     _nothing_is_left(play)
 
 
@@ -228,13 +208,10 @@ def test_a_subscription_whose_id_ends_in_a_cr() -> None:
     """1.1 to 1.1 it is spelled as the client spelled it, in what the relay says of it too, on any broker."""
     subscribe = b"SUBSCRIBE\nid:s\r\ndestination:/queue/a\n\n\0"
     with started(b"1.1", confirm=True, product="rabbitmq") as play:
-        play.client_says(subscribe)
-        play.broker_gets(subscribe)
-        play.broker_goes()
-        found(play, b"1.1", "rabbitmq")
+        play.client_tells_broker(subscribe)
+        moves(play, b"1.1", "rabbitmq")
         play.broker_gets(subscribe.replace(b"\0", b"\0\n"))
-        play.client_says(send(b"x"))
-        play.broker_reads()
+        play.client_said(send(b"x"))
         play.client_goes()
         play.broker_gets(b"UNSUBSCRIBE\nid:s\r\n\n\0\n")
         play.broker_says(b"RECEIPT\nreceipt-id:relay-session-receipt-1\n\n\0")

@@ -7,10 +7,10 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs, joined, listener, upstream
-from tests.relay.several import begun, both_get, copied, fanned, group, receipt, send
+from tests.relay.frames import GOODBYE, copied, receipt, send
+from tests.relay.several import begun, both_get, fanned, group
 
 EOL = b"\n"
-GOODBYE = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
 
 
 @pytest.fixture(autouse=True)
@@ -23,14 +23,12 @@ def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_client_that_is_owed_nothing(client: bytes, broker: bytes) -> None:
     """Its broker is sent the DISCONNECT that it did not send; when that closes, all its answers have come."""
     with joined(client, broker) as play:
-        play.client_says(send(b"x"))
-        play.broker_gets(send(b"x"))
+        play.client_tells_broker(send(b"x"))
         play.client_half_closes()
         play.client_gets(EOL)
         play.time_passes(ECHO)
         play.broker_gets(GOODBYE)
-        play.broker_says(b"ERROR\nmessage:no such queue\n\n\0")
-        play.client_gets(b"ERROR\nmessage:no such queue\n\n\0")
+        play.broker_tells_client(b"ERROR\nmessage:no such queue\n\n\0")
         play.broker_goes()
         play.client_is_closed(How.LINGER)
         assert play.noted(Event.VANISHED) == "client left, and has its answers"
@@ -44,14 +42,12 @@ MESSAGE = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\n\nhello
 def test_a_subscribed_client() -> None:
     """Messages come until the time is over: nobody knows which is the last. Then its broker is left."""
     with joined(b"1.2", b"1.2", over=lambda each: upstream(disconnect_timeout=5.0)) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_gets(SUBSCRIBE)
+        play.client_tells_broker(SUBSCRIBE)
         play.client_half_closes()
         play.client_gets(EOL)
         play.time_passes(ECHO)
         play.time_passes(4.9)
-        play.broker_says(MESSAGE)
-        play.client_gets(MESSAGE)
+        play.broker_tells_client(MESSAGE)
         play.both_stay()
         play.time_passes(0.1)
         play.broker_gets(GOODBYE)
@@ -91,8 +87,7 @@ def test_several_brokers() -> None:
         play.client_gets(EOL)
         play.time_passes(ECHO)
         play.broker_says(receipt("1"), at="a")
-        play.broker_says(receipt("1"), at="b")
-        play.client_gets(receipt("1"))
+        play.broker_tells_client(receipt("1"), at="b")
         both_get(play, GOODBYE)
         play.broker_goes(at="a")
         play.client_is_closed()

@@ -43,9 +43,7 @@ def idle(front: Listener, counters: Counters) -> Relay:
 @pytest.mark.ci
 @pytest.mark.parametrize(("over", "most"), [(upstream(), 2480), (movable(), 5370)], ids=["plain", "failover"])
 def test_an_idle_session_is_small(over: Upstream, most: int) -> None:
-    """In bytes, some more where the core is compiled. What is needed only until CONNECTED is gone; what most sessions
-    never need is not there.
-    """
+    """In bytes: what is needed only until CONNECTED, or what most sessions never need, is not kept."""
     # The least of three: objects that the interpreter keeps for use again are counted in one round and not in another.
     assert min(_size(over) for _ in range(3)) < most
 

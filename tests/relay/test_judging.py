@@ -10,7 +10,7 @@ import pytest
 
 from stomprelay.relay.model.listener import Listener
 from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, listener, upstream
-from tests.relay.failing import found, movable, said_welcome, started
+from tests.relay.failing import movable, moves, started
 from tests.relay.several import fan_out, lasting, routed
 
 KINDS: Final[dict[str, Callable[[], Listener]]] = {
@@ -31,9 +31,7 @@ def served(kind: str, version: bytes, product: str, cut: Cut = Cut.WHOLE) -> Pla
     play = Playbook(KINDS[kind](), cut=cut)
     play.client_says(SAY_HELLO[version])
     for uri in [peer.uri for peer in play.brokers]:
-        play.broker_accepts(at=uri)
-        play.broker_reads(at=uri)
-        play.broker_says(said_welcome(version, product), at=uri)
+        play.broker_welcomes(version, product, at=uri)
     assert play.client_reads().startswith(b"CONNECTED\n")
     return play
 
@@ -149,9 +147,7 @@ def test_one_judge(version: bytes, product: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 def test_what_is_the_relays_own_reaches_nobody(version: bytes, kind: str, cut: Cut) -> None:
-    """RabbitMQ hands on the `receipt` of a SEND, and all brokers what they do not know, by whatever way a message came:
-    past this relay, by another or by a listener that traces. A client's own receipt stays.
-    """
+    """By whatever way a message came, past this relay or by another; a client's own receipt stays."""
     own = b"receipt:relay-0123abcd-7-receipt-12\nrelay-trace:relay-0123abcd-7-3\n"
     kept = b"receipt:mine\nreceipt-id:relay-1\nrelay-resent:true\n"
     with served(kind, version, "rabbitmq", cut) as play:
@@ -179,12 +175,8 @@ _MISREAD: Final = [
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("product", "receipt", "answer"), _MISREAD)
-def test_a_receipt_of_1_0_that_is_read_otherwise(
-    kind: str, product: str, receipt: bytes, answer: bytes
-) -> None:
-    """RabbitMQ escapes and unescapes there as well, ActiveMQ only unescapes: it is the same receipt, whatever asks for
-    it and however often, and passes as it came.
-    """
+def test_a_receipt_of_1_0_read_otherwise(kind: str, product: str, receipt: bytes, answer: bytes) -> None:
+    """RabbitMQ escapes there as well, ActiveMQ unescapes: it is the same receipt, and passes as it came."""
     frames = [
         _SEND % b"receipt:%b\n",
         told(b"BEGIN", b"transaction:t\nreceipt:%b\n"),
@@ -205,13 +197,9 @@ def test_a_receipt_of_1_0_that_is_read_otherwise(
 def test_a_receipt_of_1_0_at_the_next_broker() -> None:
     """What that one takes it for counts, and the SEND is confirmed once."""
     with started(b"1.0", product="activemq") as play:
-        play.client_says(_SEND % b"receipt:a\\cb\n")
-        play.broker_reads()
-        play.broker_goes()
-        found(play, b"1.0", product="rabbitmq")
+        play.client_said(_SEND % b"receipt:a\\cb\n")
+        moves(play, b"1.0", product="rabbitmq")
         assert b"\nreceipt:a\\cb\n" in play.broker_reads()
-        play.broker_says(told(b"RECEIPT", b"receipt-id:a\\cb\n"))
-        play.client_gets(told(b"RECEIPT", b"receipt-id:a\\cb\n"))
-        play.broker_goes()
-        found(play, b"1.0", product="rabbitmq")
+        play.broker_tells_client(told(b"RECEIPT", b"receipt-id:a\\cb\n"))
+        moves(play, b"1.0", product="rabbitmq")
         play.broker_gets(b"")

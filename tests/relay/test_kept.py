@@ -57,9 +57,7 @@ BEGIN = b"BEGIN\nreceipt:%%d\ntransaction:%%d\n%b\n\0" % LONG
     ids=lambda part: part.partition(b"\n")[0].decode() if isinstance(part, bytes) else str(part),
 )
 def test_long_heads(kind: str, frame: bytes, up: bool, most: int) -> None:
-    """A client is refused before its subscriptions, or its transactions that are kept for the next broker, cost what it
-    likes; while there is a broker and while there is none.
-    """
+    """A client is refused before what is kept of it costs too much, with a broker and without one."""
     play = OPENS[kind](kept=20_000_000)
     for peer in [*play.brokers]:
         if not up:
@@ -84,8 +82,7 @@ def test_many_small_things() -> None:
 def test_messages_rather_stop_the_broker() -> None:
     """Deliveries that fill it are the broker's doing: it is not read from until some are settled."""
     with joined(b"1.2", b"1.1", kept=10_000) as play:
-        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0")
-        play.broker_reads()
+        play.client_said(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0")
         for n in range(40):
             play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:%d\ndestination:/queue/a\n\nx\0" % n)
         got = play.client_reads()
@@ -96,8 +93,7 @@ def test_messages_rather_stop_the_broker() -> None:
         while done < 40:
             ack = got.partition(b"\nack:")[2].partition(b"\n")[0]
             got = got.partition(b"\0")[2]
-            play.client_says(b"ACK\nid:%b\n\n\0" % ack)
-            play.broker_reads()
+            play.client_said(b"ACK\nid:%b\n\n\0" % ack)
             got += play.client_reads()
             done += 1
         assert got == b""
@@ -107,8 +103,7 @@ def test_messages_rather_stop_the_broker() -> None:
 def test_a_message_that_cannot_be_kept() -> None:
     """One that is larger than all that may be kept is refused where it would have to be kept."""
     play = started(confirm=True, front={"kept": 100_000})
-    play.client_says(b"SEND\ndestination:/queue/a\n\n%b\0" % (b"x" * 200_000))
-    play.broker_reads()
+    play.client_said(b"SEND\ndestination:/queue/a\n\n%b\0" % (b"x" * 200_000))
     play.time_passes(5)
     play.client_gets_error(TOO_MUCH)
 

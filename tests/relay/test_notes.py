@@ -4,7 +4,8 @@ from stomprelay.session.effects import Event
 from stomprelay.session.leg import Terms
 from tests.playbook import Playbook, joined, upstream
 from tests.relay.failing import started
-from tests.relay.several import fanned, receipt, send, tell
+from tests.relay.frames import receipt, send, tell
+from tests.relay.several import fanned
 
 BEAT = Terms(1000, 1000)
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\n%b\0"
@@ -36,9 +37,6 @@ def test_a_broker_that_falls_silent_after_disconnect() -> None:
     assert play.facts(Event.LOST) == []
 
 
-# Ends
-
-
 def test_a_commit_of_unknown_outcome() -> None:
     """The loss that the session does not survive, with a client and without one."""
     play = started()
@@ -55,18 +53,12 @@ def test_a_commit_of_unknown_outcome() -> None:
     assert play.noted(Event.ERROR) == f"{message} (its broker was lost after COMMIT)"
 
 
-# Receipts that the relay gives
-
-
 def test_receipts_of_a_fan_out() -> None:
     """Those that no broker of a quorum gave: no broker is left that could, or a group gave up."""
     with fanned(quorum=1, options={"attempts": 0}) as play:
         play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-        play.broker_says(MESSAGE % b"x" + (MESSAGE % b"y").replace(b":k", b":l"), at="a")
-        play.client_reads()
-        play.client_says(tell(b"ACK", id="k", receipt="1"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
+        play.broker_said(MESSAGE % b"x" + (MESSAGE % b"y").replace(b":k", b":l"), at="a")
+        play.client_said(tell(b"ACK", id="k", receipt="1"))
         play.broker_goes(at="a")
         play.client_gets(receipt("1"))
         play.client_says(tell(b"ACK", id="l", receipt="2"))
@@ -74,6 +66,5 @@ def test_receipts_of_a_fan_out() -> None:
         assert answers(play) == ["1", "2"]
         play.client_says(send(b"1", receipt="3"))
         play.broker_reads(at="b")
-        play.broker_says(receipt("3"), at="b")
-        play.client_gets(receipt("3"))
+        play.broker_tells_client(receipt("3"), at="b")
         assert answers(play) == ["1", "2"]

@@ -12,14 +12,12 @@ from stomprelay.relay.model.rules import ANYBODY, AccessRule, AccessRules, Claim
 from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.session.handshake import Credentials
-from tests.playbook import SAY_WELCOME, Cut, Playbook, in_all_cuts, listener, upstream
-from tests.relay.several import comes, fan_out, send
+from tests.playbook import Cut, Playbook, in_all_cuts, listener, upstream
+from tests.relay.frames import GOODBYE, send
+from tests.relay.several import comes, fan_out
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:secret\n\n\0"
 ALICE = Identity("alice", frozenset({"staff"}))
-
-
-GOODBYE = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
 
 
 def asked(over: Any = None, *, cut: Cut = Cut.WHOLE, behind: bytes = b"", **settings: Any) -> Playbook:
@@ -31,9 +29,7 @@ def asked(over: Any = None, *, cut: Cut = Cut.WHOLE, behind: bytes = b"", **sett
 
 def welcomed(play: Playbook) -> None:
     """The broker takes the client in."""
-    play.broker_accepts()
-    assert play.broker_reads().startswith(b"CONNECT\n")
-    play.broker_says(SAY_WELCOME[b"1.2"])
+    play.broker_welcomes()
     assert play.client_reads().startswith(b"CONNECTED\n")
 
 
@@ -49,8 +45,7 @@ def test_a_client_that_is_known(cut: Cut) -> None:
         assert play.relay.login == b"alice"
         welcomed(play)
         play.broker_gets(send(b"early"))
-        play.client_says(send(b"x"))
-        play.broker_gets(send(b"x"))
+        play.client_tells_broker(send(b"x"))
 
 
 @pytest.mark.parametrize("reason", [each.value for each in Ground])
@@ -160,8 +155,7 @@ def test_what_brokers_are_told(identity: Identity, own: Credentials | None, told
     """What the identity has for them; else what the upstream has; else the client's own."""
     with asked(upstream(credentials=own)) as play:
         play.client_is(identity)
-        play.broker_accepts()
-        connect = play.broker_reads()
+        connect = play.broker_is_asked()
         assert told in connect
         assert (b"secret" in connect) is (b"secret" in told)
         assert (b"passcode" in connect) is (b"passcode" in told)
@@ -186,16 +180,14 @@ def renewing(cut: Cut = Cut.WHOLE) -> Playbook:
 def test_a_newer_token(cut: Cut) -> None:
     """It is for no broker; the client has its RECEIPT when it was found good, and may stay until it expires."""
     with renewing(cut) as play:
-        play.client_says(send(b"1") + SHOWN + send(b"2"))
-        play.broker_gets(send(b"1") + send(b"2"))
+        play.client_tells_broker(send(b"1") + SHOWN + send(b"2"), send(b"1") + send(b"2"))
         assert play.claims[1:] == [Claim(None, b"newer")]
         play.client_gets(b"")
         play.client_is(Identity("alice", until=play.now + 60))
         play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
         assert play.wake == play.now + 60
         play.time_passes(59)
-        play.client_says(send(b"3"))
-        play.broker_gets(send(b"3"))
+        play.client_tells_broker(send(b"3"))
         play.time_passes(2)
         play.client_gets_error(b"the token has expired")
         play.broker_is_closed()
@@ -259,7 +251,6 @@ def test_a_newer_token_of_the_same_groups() -> None:
             play.client_says(SHOWN)
             play.client_is(Identity("alice", frozenset(groups), until=play.now + 60))
             play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
-            play.client_says(said)
-            play.broker_gets(said if "more" not in groups else b"")
+            play.client_tells_broker(said, said if "more" not in groups else b"")
         assert play.turn_comes() is play.client.leg
         play.broker_gets(said)

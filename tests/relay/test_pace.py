@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
 from stomprelay.relay.model.rules import Identity
-from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
-from tests.relay.failing import client_waits, found, movable
+from tests.playbook import SAY_HELLO, Cut, Playbook, listener, upstream
+from tests.relay.failing import client_waits, found, movable, moves
 
 SEND = b"SEND\ndestination:/queue/a\n\n%d\0"
 
@@ -30,9 +30,7 @@ def limited(limiter: Limiter | None = None, *, lasting: bool = False, **settings
     play.client_says(SAY_HELLO[b"1.2"])
     if user:
         play.client_is(Identity(user))
-    play.broker_accepts()
-    play.broker_says(SAY_WELCOME[b"1.2"])
-    play.broker_reads()
+    play.broker_welcomes()
     play.client_reads()
     return play
 
@@ -49,8 +47,7 @@ def tally(
 def test_frames_go_on_as_there_are_tokens() -> None:
     """What came at once goes as one burst and then at the rate; the client is not read from meanwhile, then again."""
     with limited(frames=10, burst=0.5) as play:
-        play.client_says(sends(0, 8))
-        play.broker_gets(sends(0, 5))
+        play.client_tells_broker(sends(0, 8), sends(0, 5))
         assert client_waits(play)
         play.client_says(sends(8, 1))
         play.time_passes(0.09)
@@ -68,8 +65,7 @@ def test_frames_go_on_as_there_are_tokens() -> None:
 def test_a_client_that_waited_when_its_broker_was_lost() -> None:
     """It is read from again when there are tokens, as any client without a broker, and keeps its rate afterwards."""
     with limited(lasting=True, frames=10, burst=0.5) as play:
-        play.client_says(sends(0, 8))
-        play.broker_gets(sends(0, 5))
+        play.client_tells_broker(sends(0, 8), sends(0, 5))
         play.broker_goes()
         assert client_waits(play)
         play.time_passes(0.1)
@@ -89,8 +85,7 @@ def test_a_session_that_ends_when_its_broker_is_lost() -> None:
         play.client_says(subscribe + sends(0, 2) + b"UNSUBSCRIBE\nid:1\nreceipt:r\n\n\0" + sends(2, 1))
         play.broker_gets(subscribe + sends(0, 2))
         play.operator_kills()
-        play.broker_goes()
-        found(play)
+        moves(play)
         play.time_passes(0.3)
         play.broker_gets(sends(2, 1))
         assert play.client_reads().startswith(b"RECEIPT\nreceipt-id:r\n\n\0")
@@ -134,8 +129,7 @@ def test_the_strictest_limit_counts() -> None:
     """A session waits until every bucket has tokens for it."""
     limiter = Limiter(RateLimits(Rates(frames=100), Rates(bytes=100), Rates(frames=2, burst=0.5)))
     with limited(limiter, address="192.0.2.1", user="ann") as play:
-        play.client_says(sends(0, 3))
-        play.broker_gets(sends(0, 1))
+        play.client_tells_broker(sends(0, 3), sends(0, 1))
         play.time_passes(0.5)
         play.broker_gets(sends(1, 1))
         play.time_passes(0.5)
@@ -146,13 +140,11 @@ def test_a_session_that_goes_puts_back_what_it_did_not_use() -> None:
     """Who waits behind it, and comes later, does not pay for it."""
     limiter = Limiter(RateLimits(Rates(frames=1)))
     with limited(limiter) as first, limited(limiter) as second:
-        first.client_says(sends(0, 2))
-        first.broker_gets(sends(0, 1))
+        first.client_tells_broker(sends(0, 2), sends(0, 1))
         first.relay_stops()
         first.client_gets_error(b"the relay is stopping")
         second.time_passes(1.0)
-        second.client_says(sends(1, 1))
-        second.broker_gets(sends(1, 1))
+        second.client_tells_broker(sends(1, 1))
 
 
 @pytest.mark.parametrize(
@@ -173,8 +165,7 @@ def test_a_client_is_refused(rates: Rates, message: bytes, body: bytes, scope: S
         Scope.USER: b"for one user",
     }
     with limited(limiter, address="192.0.2.1", user="ann") as play:
-        play.client_says(sends(0, 1))
-        play.broker_gets(sends(0, 1))
+        play.client_tells_broker(sends(0, 1))
         play.client_says(sends(1, 9))
         assert (b"the limit %b %b" % (words[scope], body)) in play.client.written
         play.client_gets_error(message)
@@ -189,9 +180,7 @@ def test_a_client_is_refused(rates: Rates, message: bytes, body: bytes, scope: S
     st.booleans(),
     st.lists(st.tuples(st.integers(1, 400), st.sampled_from([0.0, 0.01, 0.3, 2.0])), max_size=30),
 )
-def test_all_arrives_and_never_too_fast(
-    frames: int, size: int, lasting: bool, pieces: list[tuple[int, float]]
-) -> None:
+def test_all_arrives(frames: int, size: int, lasting: bool, pieces: list[tuple[int, float]]) -> None:
     """However the stream is cut and whenever its pieces come, all of it arrives, in its order, and no faster."""
     limiter, stream, at, came = Limiter(RateLimits(Rates(frames=frames, bytes=size))), sends(0, 60), 0, b""
     with limited(limiter, lasting=lasting) as play:

@@ -32,8 +32,7 @@ def say(play: Playbook, data: bytes, frames: int = 1) -> None:
 def begin(play: Playbook) -> None:
     """The client says its first frame: from then on frames pass."""
     assert passing(play) == set()
-    play.client_says(SEND)
-    play.broker_gets(SEND)
+    play.client_tells_broker(SEND)
     assert passing(play) == {"client", "broker"}
 
 
@@ -53,19 +52,16 @@ def test_half_a_frame() -> None:
         begin(play)
         play.client_says(SEND[:9])
         assert passing(play) == {"broker"}
-        play.client_says(SEND[9:])
-        play.broker_gets(SEND)
+        play.client_tells_broker(SEND[9:], SEND)
         assert passing(play) == {"client", "broker"}
 
 
 def test_an_error_ends_it_until_the_broker_goes_on() -> None:
     """What comes behind an ERROR has to be known."""
     with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
-        play.broker_says(b"ERROR\nmessage:no\n\n\0")
-        play.client_gets(b"ERROR\nmessage:no\n\n\0")
+        play.broker_tells_client(b"ERROR\nmessage:no\n\n\0")
         assert passing(play) == set()
-        play.broker_says(message(1))
-        play.client_gets(message(1))
+        play.broker_tells_client(message(1))
         assert passing(play) == {"client", "broker"}
 
 
@@ -73,8 +69,7 @@ def test_an_error_ends_it_until_the_broker_goes_on() -> None:
 def test_deliveries_that_passed_are_accounted_for() -> None:
     """After a loss, the ACK of a lost broker's message goes to nobody, and its receipt is given."""
     with started(cut=Cut.PASSED) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_gets(SUBSCRIBE)
+        play.client_tells_broker(SUBSCRIBE)
         play.broker_says(message(1) + message(2))
         assert play.passed == 2
         play.client_gets(message(1) + message(2))

@@ -4,22 +4,12 @@ import pytest
 
 from stomprelay.session.effects import Event, How
 from stomprelay.session.leg import Terms
-from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_all_pairs
-from tests.relay.failing import asked_to_leave, found, link, said_welcome, sent_away, started
-from tests.relay.test_failover import (
-    ASKING,
-    ASKING_AGAIN,
-    BEGIN,
-    INSIDE,
-    RECEIPT,
-    SEND,
-    SUBSCRIBE,
-    gets,
-    message,
-)
+from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_all_pairs, said_welcome
+from tests.relay.failing import asked_to_leave, found, link, sent_away, started
+from tests.relay.frames import ASKING, ASKING_AGAIN, BEGIN, INSIDE, OURS, RECEIPT, SEND, SUBSCRIBE
+from tests.relay.test_failover import gets, message
 
 GOODBYE = b"DISCONNECT\nreceipt:relay-session-receipt-%d\n\n\0"
-OURS = b"relay-session-receipt-%d"
 
 
 def parts(play: Playbook, number: int = 1) -> None:
@@ -31,14 +21,12 @@ def parts(play: Playbook, number: int = 1) -> None:
 def test_the_next_broker_is_paused_as_well() -> None:
     """Before the session leaves: then another broker is asked, and where it refuses the session stays."""
     with started(b"1.2", b"1.2", brokers=3) as play:
-        play.client_says(BEGIN)
-        play.broker_reads()
+        play.client_said(BEGIN)
         first = play.brokers[0]
         sent_away(play, 1.0)
         play.relay.listener.upstream.brokers[1].health.paused = True
         play.time_passes(1.0)
-        play.broker_accepts(at="tcp://c")
-        assert play.broker_reads(at="tcp://c").startswith(b"CONNECT\n")
+        assert play.broker_is_asked(at="tcp://c").startswith(b"CONNECT\n")
         play.broker_says(b"ERROR\nmessage:no\n\n\0", at="tcp://c")
         play.time_passes(1.0)
         assert first.closed is None
@@ -49,8 +37,7 @@ def test_a_client_that_falls_silent_while_its_session_leaves() -> None:
     """The old broker's last RECEIPT reaches the client before the ERROR; the broker is sent no second DISCONNECT."""
     hello, front = b"heart-beat:1000,0\n", {"heart_beat": Terms(0, 1000)}
     with started(b"1.2", b"1.2", brokers=1, hello=hello, front=front) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:r\n\n\0")
-        play.broker_reads()
+        play.client_said(b"SEND\ndestination:/queue/a\nreceipt:r\n\n\0")
         sent_away(play, 1.5)
         play.time_passes(1.5)
         gets(play, GOODBYE % 1)
@@ -64,8 +51,7 @@ def test_a_client_that_falls_silent_while_its_session_leaves() -> None:
 def test_a_quiet_session_leaves_at_once(client: bytes, broker: bytes, cut: Cut) -> None:
     """DISCONNECT with a receipt, then the next broker, without a pause; the client notices nothing."""
     with started(client, broker, cut=cut) as play:
-        play.client_says(SUBSCRIBE + SEND % b"0")
-        play.broker_reads()
+        play.client_said(SUBSCRIBE + SEND % b"0")
         first = play.brokers[0]
         sent_away(play)
         parts(play)
@@ -77,8 +63,7 @@ def test_a_quiet_session_leaves_at_once(client: bytes, broker: bytes, cut: Cut) 
         gets(play, SUBSCRIBE)
         play.broker_says(message(broker, b"1"))
         assert play.client_reads().endswith(b"\n\n1\0")
-        play.client_says(SEND % b"x")
-        gets(play, SEND % b"x")
+        play.client_tells_broker(SEND % b"x")
         play.both_stay()
         assert (
             play.counters["brokers_moved"],
@@ -94,10 +79,8 @@ def test_a_quiet_session_leaves_at_once(client: bytes, broker: bytes, cut: Cut) 
 def test_the_time_is_over(cut: Cut) -> None:
     """Whoever is not quiet in time is moved all the same, as after a loss: nothing of it is lost."""
     with started(cut=cut) as play:
-        play.client_says(SUBSCRIBE + BEGIN + INSIDE % b"x" + ASKING % (b"r", b"y"))
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
+        play.client_said(SUBSCRIBE + BEGIN + INSIDE % b"x" + ASKING % (b"r", b"y"))
+        play.broker_said(message(b"1.2", b"1"))
         sent_away(play, within=3.0)
         play.time_passes(2.9)
         gets(play, b"")
@@ -115,8 +98,7 @@ def stays(play: Playbook, why: str) -> None:
     """The session goes on where it is, and it is known why."""
     assert not link(play).moving
     assert link(play).stays == why
-    play.client_says(SEND % b"x")
-    gets(play, SEND % b"x")
+    play.client_tells_broker(SEND % b"x")
     play.both_stay()
 
 
@@ -136,12 +118,10 @@ DENIED = b"ERROR\nmessage:Bad CONNECT\n\nAccess refused\0"
 def test_the_others_do_not_take_the_session(goes: bool) -> None:
     """Another login or virtual host there: the session stays where it is, and the client hears nothing of it."""
     with started(brokers=3) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
+        play.client_said(SUBSCRIBE)
         sent_away(play, welcome=None)
         for uri in ("tcp://b", "tcp://c"):
-            play.broker_accepts(at=uri)
-            assert play.broker_reads(at=uri).startswith(b"CONNECT\n")
+            assert play.broker_is_asked(at=uri).startswith(b"CONNECT\n")
             if goes:
                 play.broker_goes(at=uri)
             else:
@@ -162,8 +142,7 @@ def test_another_broker_that_hangs() -> None:
     """It has `connect_timeout`; meanwhile the client is heard, and the session stays for longer than it was to."""
     with started(connect_timeout=3.0) as play:
         sent_away(play, within=1.0, welcome=None)
-        play.client_says(SEND % b"1")
-        gets(play, SEND % b"1")
+        play.client_tells_broker(SEND % b"1")
         play.time_passes(2.9)
         assert link(play).moving
         play.time_passes(0.2)
@@ -173,12 +152,9 @@ def test_another_broker_that_hangs() -> None:
 
 def test_a_plain_address_cannot_be_left() -> None:
     """Its sessions know no other broker, and stay at once."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(said_welcome(b"1.2"))
-        play.client_reads()
+    with Playbook(hello=SAY_HELLO[b"1.2"]) as play:
+        play.broker_is_asked()
+        play.broker_said(said_welcome(b"1.2"))
         asked_to_leave(play, 0.0)
         assert link(play).stays == "there is no other"
         play.time_passes(10)
@@ -186,24 +162,18 @@ def test_a_plain_address_cannot_be_left() -> None:
         play.both_stay()
 
 
-# Nobody must go
-
-
 @in_all_cuts
 def test_it_may_stay(cut: Cut) -> None:
     """Whoever is asked for the sake of balance and always has something open goes on where it is."""
     with started(cut=cut) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
+        play.client_said(SUBSCRIBE)
+        play.broker_said(message(b"1.2", b"1"))
         asked_to_leave(play, 3.0, to=1, may_stay=True)
         move = link(play).moving
         assert move is not None
         assert move.may_stay
         play.time_passes(3.1)
         assert not link(play).moving
-        play.client_says(b"ACK\nid:k-1\n\n\0" + SEND % b"x")
-        gets(play, b"ACK\nid:k-1\n\n\0" + SEND % b"x")
+        play.client_tells_broker(b"ACK\nid:k-1\n\n\0" + SEND % b"x")
         assert play.counters["brokers_moved"] == play.counters["acks_stale"] == 0
         play.both_stay()

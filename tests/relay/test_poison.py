@@ -11,10 +11,10 @@ from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.resend.resender import WINDOW
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs, listener
-from tests.relay.failing import client_waits, found, link, over, started
-from tests.relay.several import begun, comes, fan_out, fanned, send, tell
+from tests.relay.failing import client_waits, found, link, moves, over, started
+from tests.relay.frames import RECEIPT, send, tell
+from tests.relay.several import begun, comes, fan_out, fanned
 
-RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
 POISON = send(b"bad", priority="poison", receipt="p")
 SAYS_WHY = b"the broker closed the connection twice when it was sent"
 CALM = ("rabbitmq", "activemq", "generic")
@@ -66,8 +66,7 @@ def _is_lost(play: Playbook, times: int, product: str) -> None:
     """Brokers are lost before they answer anything of what they are sent again, so often."""
     for _ in range(times):
         play.broker_reads()
-        play.broker_goes()
-        found(play, b"1.2", product)
+        moves(play, b"1.2", product)
 
 
 @pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
@@ -190,9 +189,6 @@ def test_what_the_client_sends_meanwhile_waits() -> None:
         assert play.broker_reads().count(b"SEND\n") == 2
 
 
-# Brokers that die by themselves
-
-
 def _is_careful(play: Playbook) -> None:
     """A SEND, lost again and again, is sent alone now."""
     play.client_says(send(b"1"))
@@ -211,17 +207,14 @@ def test_a_strike_that_nobody_knows_of_yet_waits() -> None:
     with started(product="rabbitmq", confirm=True) as play:
         _is_careful(play)
         _check_answered(play)
-        play.broker_goes()
-        found(play, b"1.2", "rabbitmq")
+        moves(play, b"1.2", "rabbitmq")
         play.broker_reads()
         _check_answered(play)  # the other one was not asked since
-        play.broker_goes()
-        found(play, b"1.2", "rabbitmq")
+        moves(play, b"1.2", "rabbitmq")
         play.broker_reads()
         assert play.counters["poison_refused"] == 0
         _check_answered(play)  # one strike counts
-        play.broker_goes()
-        found(play, b"1.2", "rabbitmq")
+        moves(play, b"1.2", "rabbitmq")
         play.broker_reads()
         play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
         assert play.counters["poison_refused"] == 1
@@ -247,17 +240,11 @@ def test_an_error_without_a_receipt_is_an_answer(losses: int) -> None:
         assert seen.endswith(b"\n\nafter\0")
 
 
-# Fan-out
-
-
 def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:
     """To the quorum that is an ERROR about its receipt: the other group decides, and this one has all that follows."""
     with fanned(quorum=1) as play:
-        play.client_says(POISON + send(b"after", receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        play.broker_says(RECEIPT % b"p" + RECEIPT % b"r", at="a")
-        play.client_gets(RECEIPT % b"p" + RECEIPT % b"r")
+        play.client_said(POISON + send(b"after", receipt="r"))
+        play.broker_tells_client(RECEIPT % b"p" + RECEIPT % b"r", at="a")
         taken = []
         play.broker_goes(at="b")
         for _ in range(20):
@@ -279,6 +266,27 @@ def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:
         assert play.client.closed is None
         play.client_says(send(b"more"))
         assert play.broker_reads(at="b").endswith(b"\n\nmore\0")
+        play.broker_reads(at="a")
+
+
+def test_a_group_that_answers_a_frame_with_an_error_each_time() -> None:
+    """It is given up at the second ERROR, though it confirms each time what the relay asks for before the frame."""
+    with fanned(quorum=1, confirm=True) as play:
+        play.client_says(send(b"bad") + tell(b"BEGIN", transaction="t"))
+        for at in range(4):
+            asked = re.findall(rb"\nreceipt:([^\n]*)\n", play.broker_reads(at="b"))
+            if at < 2:  # it is lost before it answers: from then on frames are sent one by one
+                play.broker_goes(at="b")
+            else:
+                play.broker_says(RECEIPT % asked[0], at="b")
+                assert b"\nbad\0" in play.broker_reads(at="b")
+                play.broker_says(b"ERROR\nmessage:Processing error\n\n\0", at="b")
+                play.broker_reads(at="b")
+            if at < 3:
+                while play.at("b").closed is not None:
+                    play.time_passes(play.wake - play.now)
+                comes(play, "b")
+        assert "group main-2 is given up: it answered ERROR: Processing error" in play.noted(Event.LOST)
         play.broker_reads(at="a")
 
 

@@ -6,7 +6,8 @@ from stomprelay.relay import inputs, sample
 from stomprelay.relay.model.counters import ACK, RECEIPT
 from stomprelay.relay.sample import Looks
 from tests.playbook import Cut, Playbook, in_all_pairs, joined
-from tests.relay.several import THERE, send, settle, two_upstreams
+from tests.relay.frames import send, settle
+from tests.relay.several import THERE, two_upstreams
 
 SEND = b"SEND\ndestination:/queue/a\nreceipt:r%d\n\nx\0"
 CONFIRMED = b"RECEIPT\nreceipt-id:r%d\n\n\0"

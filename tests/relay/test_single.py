@@ -30,8 +30,7 @@ def test_what_follows_disconnect_is_ignored(client: bytes, broker: bytes, cut: C
     with joined(client, broker, cut=cut) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0SEND\ndestination:/queue/a\n\n1\0")
         play.client_says(b"SEND\ndestination:/queue/a\n\n2\0")
-        play.client_says(b"GARBAGE\0\0\xff")
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.client_tells_broker(b"GARBAGE\0\0\xff", b"DISCONNECT\nreceipt:bye\n\n\0")
         play.both_stay()
 
 
@@ -40,8 +39,7 @@ def test_what_follows_disconnect_is_ignored(client: bytes, broker: bytes, cut: C
 def test_a_second_receipt_of_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
     """ActiveMQ may answer DISCONNECT twice; the client gets one."""
     with joined(client, broker, cut=cut) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
+        play.client_said(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0RECEIPT\nreceipt-id:bye\n\n\0")
         play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
         play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
@@ -60,14 +58,11 @@ def test_a_disconnect_waits_for_the_receipts_of_sends(client: bytes, broker: byt
         play.broker_gets(
             b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0SEND\ndestination:/queue/a\nreceipt:2\n\nx\0"
         )
-        play.broker_says(b"RECEIPT\nreceipt-id:2\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:2\n\n\0")
+        play.broker_tells_client(b"RECEIPT\nreceipt-id:2\n\n\0")
         play.broker_gets(b"")
-        play.broker_says(b"RECEIPT\nreceipt-id:1\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:1\n\n\0")
+        play.broker_tells_client(b"RECEIPT\nreceipt-id:1\n\n\0")
         play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.broker_tells_client(b"RECEIPT\nreceipt-id:bye\n\n\0")
         play.broker_goes()
         play.client_is_closed()
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
@@ -77,10 +72,9 @@ def test_a_disconnect_waits_for_the_receipts_of_sends(client: bytes, broker: byt
 def test_an_unanswered_disconnect_ends_in_an_error(sends: int) -> None:
     """A RECEIPT is never invented: the client learns that its DISCONNECT was not confirmed."""
     with joined(b"1.2", b"1.2", over=lambda each: replace(each, disconnect_timeout=5.0)) as play:
-        play.client_says(
+        play.client_said(
             b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0" * sends + b"DISCONNECT\nreceipt:bye\n\n\0"
         )
-        play.broker_reads()
         play.time_passes(4.9)
         play.client_gets(b"")
         play.time_passes(5.2)
@@ -113,14 +107,12 @@ def test_beats_after_a_disconnect() -> None:
         hello=b"heart-beat:1000,1000\n",
         welcome=b"heart-beat:1000,1000\n",
     ) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.client_tells_broker(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.time_passes(50)
         assert set(play.client_reads_all()) == set(b"\n")
         play.broker_gets(b"")
         play.both_stay()
-        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.broker_tells_client(b"RECEIPT\nreceipt-id:bye\n\n\0")
         play.time_passes(1.5)
 
 
@@ -132,11 +124,9 @@ def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: by
     """Most ERRORs of brokers leave the connection open, and some clients go on: the broker decides."""
     with joined(client, broker) as play:
         for _ in range(2):
-            play.broker_says(b"ERROR\nmessage:no\ncontent-length:3\n\nwhy\0")
-            play.client_gets(b"ERROR\nmessage:no\ncontent-length:3\n\nwhy\0")
+            play.broker_tells_client(b"ERROR\nmessage:no\ncontent-length:3\n\nwhy\0")
             play.both_stay()
-        play.client_says(b"SEND\ndestination:/queue/a\n\n\0")
-        play.broker_gets(b"SEND\ndestination:/queue/a\n\n\0")
+        play.client_tells_broker(b"SEND\ndestination:/queue/a\n\n\0")
         assert play.counters["errors_passed"] == 2
 
 
@@ -148,8 +138,7 @@ def test_an_upstream_that_closes_on_error(client: bytes, broker: bytes, cut: Cut
         play.broker_says(b"ERROR\nmessage:no\n\nwhy\0MESSAGE\nsubscription:0\nmessage-id:1\n\n\0")
         data = play.client_reads()
         assert data.startswith(b"ERROR\nmessage:no\n\nwhy\0")
-        play.client_is_closed()
-        play.broker_is_closed()
+        play.both_are_closed()
 
 
 # The ledger's bound
@@ -159,8 +148,7 @@ def test_an_upstream_that_closes_on_error(client: bytes, broker: bytes, cut: Cut
 def test_no_receipt_before_the_brokers(client: bytes, broker: bytes) -> None:
     """The relay confirms nothing itself, however long the broker takes."""
     with joined(client, broker, over=lambda each: replace(each, keep_alive=0.0)) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
-        play.broker_reads()
+        play.client_said(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
         play.time_passes(3600)
         play.client_gets(b"")
         play.broker_goes()
@@ -179,8 +167,7 @@ def test_what_the_broker_says_keeps_its_order(client: bytes, broker: bytes) -> N
             b"RECEIPT\nreceipt-id:%d\n\n\0MESSAGE\nsubscription:0\nmessage-id:%d\n\n\0" % (n, n)
             for n in (2, 9, 1)
         ]
-        play.broker_says(b"".join(said))
-        play.client_gets(b"".join(said))
+        play.broker_tells_client(b"".join(said))
 
 
 def message(version: bytes, n: int) -> bytes:
@@ -200,8 +187,7 @@ def ack(client: bytes, broker: bytes, n: int) -> bytes:
 def test_a_client_that_never_acknowledges(client: bytes, broker: bytes) -> None:
     """Between versions deliveries are remembered, so many of them, then the broker is not read from."""
     with joined(client, broker, unacknowledged=8) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
-        play.broker_reads()
+        play.client_said(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
         for n in range(1, 21):
             play.broker_says(message(broker, n))
         assert play.broker.paused

@@ -7,8 +7,8 @@ import pytest
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, joined
 from tests.relay.failing import client_waits, over, started
+from tests.relay.frames import SEND
 
-SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0"
 
 
@@ -26,8 +26,7 @@ def lost(play: Playbook) -> list[object]:
 def test_a_session_that_owes_nothing_ends_at_once(survives: bool) -> None:
     """The client hears why, and nothing is lost."""
     with started() if survives else joined(b"1.2", b"1.2") as play:
-        play.client_says(SEND % b"1")
-        play.broker_reads()
+        play.client_said(SEND % b"1")
         play.relay_begins_to_stop()
         play.client_gets_error(b"the relay is stopping")
         play.broker_is_closed()
@@ -39,8 +38,7 @@ def test_a_session_that_owes_nothing_ends_at_once(survives: bool) -> None:
 def test_no_time_of_the_relays_ends_it() -> None:
     """How long it may take is the service's to say: nobody is woken to give up before."""
     with started(confirm=True) as play:
-        play.client_says(SEND % b"1")
-        play.broker_reads()
+        play.client_said(SEND % b"1")
         play.relay_begins_to_stop()
         assert client_waits(play)
         play.alarm_rings_early()
@@ -75,62 +73,41 @@ def test_what_no_broker_took_is_counted(asks: bytes) -> None:
 def test_a_client_that_is_leaving() -> None:
     """Its DISCONNECT is confirmed as ever, and no ERROR follows."""
     with started(confirm=True) as play:
-        play.client_says(SEND % b"1" + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
+        play.client_said(SEND % b"1" + b"DISCONNECT\nreceipt:bye\n\n\0")
         play.relay_begins_to_stop()
         play.broker_says(receipt(b"relay-session-receipt-1"))
         play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(receipt(b"bye"))
-        play.client_gets(receipt(b"bye"))
+        play.broker_tells_client(receipt(b"bye"))
         play.relay_stops()
         play.client_is_closed()
         assert over(play)
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
 
 
-def test_a_broker_that_is_not_read_from_is_read_again() -> None:
-    """The client owes too many ACKs to be given more; but the receipts that it awaits stand behind those messages."""
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_broker_that_gives_more_than_is_acknowledged(before: bool) -> None:
+    """It is read from all the same when the relay stops: the receipts that the client awaits stand behind that."""
+    message = b"MESSAGE\nsubscription:0\nmessage-id:%d\ndestination:/queue/a\n\n\0"
     with joined(b"1.2", b"1.1", unacknowledged=1) as play:
-        play.client_says(
+        play.client_said(
             b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0" + ASKING % (1, 1)
         )
-        message = b"MESSAGE\nsubscription:0\nmessage-id:%d\ndestination:/queue/a\n\n\0"
+        if not before:
+            play.relay_begins_to_stop()
         play.broker_says(message % 1)
         play.broker_says(message % 2)
-        assert play.broker.paused
-        play.broker_says(receipt(b"1"))
-        play.broker_reads()
-        play.client_reads()
-        play.relay_begins_to_stop()
-        assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
-
-
-def test_a_broker_that_gives_more_than_is_acknowledged() -> None:
-    """After the relay has begun to stop: the broker is read from all the same."""
-    with joined(b"1.2", b"1.1", unacknowledged=1) as play:
-        play.client_says(
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0" + ASKING % (1, 1)
-        )
-        play.broker_reads()
-        play.relay_begins_to_stop()
-        for each in (1, 2):
-            play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:%d\ndestination:/queue/a\n\n\0" % each)
-        assert not play.broker.paused
+        assert play.broker.paused is before
+        if before:
+            play.relay_begins_to_stop()
         play.broker_says(receipt(b"1"))
         assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
-
-
-# An operator ends one
 
 
 @pytest.mark.parametrize("survives", [False, True])
 def test_a_session_that_is_killed(survives: bool) -> None:
-    """What it has sent is delivered first; killed again, it ends at once: the client hears who wanted it, the broker
-    is left, and what may be lost by it is counted.
-    """
+    """What it has sent is delivered first; killed again, it ends at once, and what may be lost is counted."""
     with started() if survives else joined(b"1.2", b"1.2") as play:
-        play.client_says(ASKING % (1, 1) + ASKING % (2, 2))
-        play.broker_reads()
+        play.client_said(ASKING % (1, 1) + ASKING % (2, 2))
         play.operator_kills()
         play.both_stay()
         play.operator_kills()

@@ -1,10 +1,12 @@
-"""What the service tests share: the log."""
+"""What the service tests share: the log, and a relay before two brokers."""
 
 from collections.abc import Iterator
 
 import pytest
 from twisted.logger import ILogObserver, LogEvent, formatEvent, globalLogPublisher
 from zope.interface import implementer
+
+from tests.service.harness import RelayHarness, failover, listener, movable
 
 
 @implementer(ILogObserver)
@@ -23,3 +25,9 @@ def log() -> Iterator[Lines]:
     globalLogPublisher.addObserver(lines)
     yield lines
     globalLogPublisher.removeObserver(lines)
+
+
+@pytest.fixture
+def pair() -> RelayHarness:
+    """A listener in front of two brokers."""
+    return RelayHarness(listener(upstream=movable(failover(1, 2))))

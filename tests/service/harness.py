@@ -4,10 +4,11 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from unittest.mock import patch
 
 from twisted.internet.address import IPv4Address, UNIXAddress
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
@@ -30,6 +31,20 @@ CONNECTED = b"CONNECTED\nversion:1.2\nserver:scripted/1\nsession:s1\n\n\0"
 SEND = b"SEND\ndestination:/queue/a\n\nhello\0"
 SUBSCRIBE = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
 MESSAGE = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\n\nhello\0"
+
+
+T = TypeVar("T")
+
+
+def result(deferred: Deferred[T]) -> T:
+    """What came of it by now; a failure is raised."""
+    found: list[Any] = []
+    _ = deferred.addBoth(found.append)
+    assert found, "nothing came of it yet"
+    if isinstance(found[0], Failure):
+        found[0].raiseException()
+    came: T = found[0]
+    return came
 
 
 class FakeTransport(StringTransport):
@@ -159,10 +174,10 @@ class RelayHarness:
         factory.clientConnectionFailed(None, Failure(error))
         self.reactor.advance(0)
 
-    def session(self) -> tuple[FakeTransport, FakeTransport]:
-        """A connected client and its broker."""
-        client = self.client()
-        client.sends(CONNECT)
+    def session(self, connect: bytes = CONNECT, address: Any = None) -> tuple[FakeTransport, FakeTransport]:
+        """A connected client, which said this and came from this address, and its broker."""
+        client = self.client(address=address)
+        client.sends(connect)
         broker = self.broker()
         assert broker.written().startswith(b"CONNECT\n")
         broker.sends(CONNECTED)

@@ -40,12 +40,7 @@ def harness() -> RelayHarness:
 
 def login(harness: RelayHarness, name: bytes) -> tuple[FakeTransport, FakeTransport]:
     """A client with this login, and its broker."""
-    client = harness.client()
-    client.sends(CONNECT.replace(b"\n\n", b"\nlogin:%b\npasscode:hush\n\n" % name))
-    broker = harness.broker()
-    broker.sends(CONNECTED)
-    client.written(), broker.written()
-    return client, broker
+    return harness.session(CONNECT.replace(b"\n\n", b"\nlogin:%b\npasscode:hush\n\n" % name))
 
 
 def subscribe(client: FakeTransport, *destinations: bytes, ack: bytes = b"auto") -> None:

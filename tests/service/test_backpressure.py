@@ -20,27 +20,18 @@ def harness() -> DriverHarness:
 STOPS, GOES_ON = ("read", Side.DOWNSTREAM, False), ("read", Side.DOWNSTREAM, True)
 
 
-def test_pressure_stops_the_reading_at_once(harness: DriverHarness) -> None:
-    """And its end starts it."""
-    harness.protocol.hold(PRESSURE)
-    assert not harness.transport.reading
-    assert harness.said() == [STOPS]
-    harness.protocol.release(PRESSURE)
-    assert harness.transport.reading
-    assert harness.said() == [GOES_ON]
-
-
-def test_a_wish_is_fulfilled_when_something_comes(harness: DriverHarness) -> None:
-    """Until then the transport reads, and so sees the peer go."""
-    harness.protocol.hold(ASKED)
-    assert harness.transport.reading
-    assert harness.said() == [STOPS]
-    harness.transport.sends(b"x")
-    assert not harness.transport.reading
-    harness.said()
-    harness.protocol.release(ASKED)
-    assert harness.transport.reading
-    assert harness.said() == [GOES_ON]
+def test_what_stops_the_reading(harness: DriverHarness) -> None:
+    """Pressure at once; a wish when something comes: until then the transport reads, and so sees the peer go."""
+    for reason in (PRESSURE, ASKED):
+        harness.protocol.hold(reason)
+        assert harness.transport.reading == (reason == ASKED)
+        assert harness.said() == [STOPS]
+        harness.transport.sends(b"x" if reason == ASKED else b"")
+        assert not harness.transport.reading
+        harness.said()
+        harness.protocol.release(reason)
+        assert harness.transport.reading
+        assert harness.said() == [GOES_ON]
 
 
 @pytest.mark.parametrize("last", [ASKED, PRESSURE])
@@ -68,26 +59,17 @@ def blocks(scripted: ScriptedSession) -> list[tuple[str, Leg]]:
 # A client and one broker at a time
 
 
-def test_a_full_broker_holds_its_client() -> None:
+def test_who_is_full_holds_the_other() -> None:
     """And, having room, lets it go on; the relay need not know."""
     scripted = ScriptedSession()
     _, broker = scripted.open()
-    broker.fills()
-    assert not scripted.client.reading
-    broker.drains()
-    assert scripted.client.reading
+    for full, other in ((broker, scripted.client), (scripted.client, broker)):
+        full.fills()
+        assert not other.reading
+        full.drains()
+        assert other.reading
     scripted.reactor.advance(1)
     assert blocks(scripted) == []
-
-
-def test_a_full_client_holds_its_broker() -> None:
-    """And lets it go on."""
-    scripted = ScriptedSession()
-    _, broker = scripted.open()
-    scripted.client.fills()
-    assert not broker.reading
-    scripted.client.drains()
-    assert broker.reading
 
 
 def test_a_broker_that_was_left_is_not_waited_for() -> None:

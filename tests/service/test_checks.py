@@ -48,17 +48,8 @@ class ScriptedBrokers:
             transport = FakeTransport(factory.buildProtocol(None), IPv4Address("TCP", host, 61613))
             transport.protocol.makeConnection(transport)
             self.transports[number].append(transport)
-            connect = transport.written()
-            if b"CONNECT\n" in connect:
-                answer = self.answers(number, connect)
-                if answer is None:
-                    transport.disconnects()
-                else:
-                    transport.sends(answer)
-
-    def answers(self, number: int, connect: bytes) -> bytes | None:
-        """What a broker answers CONNECT with; None where it closes the connection."""
-        return CONNECTED
+            if b"CONNECT\n" in transport.written():
+                transport.sends(CONNECTED)
 
     def client(self) -> FakeTransport:
         """A client, and a broker for it."""
@@ -99,18 +90,6 @@ class ScriptedBrokers:
 # Probes
 
 
-def test_a_plain_address_can_be_probed() -> None:
-    """Every so many seconds, with a conversation of its own."""
-    here = RelayHarness(listener(upstream=upstream(checks=Checks(probe=10.0))))
-    brokers = ScriptedBrokers(here)
-    brokers.pass_time(40)
-    (entry,) = here.service.state.brokers
-    assert 3 <= len(brokers.transports[1]) <= 5
-    assert entry.broker.health.up
-    assert all(transport.ends[0] == "flush" for transport in brokers.transports[1])
-    assert len(here.service.state.sessions) == 0
-
-
 def test_a_probe_finds_an_outage_that_no_client_met(log: list[str]) -> None:
     """And its end; each is told once, and sessions that come do not try that broker."""
     brokers = ScriptedBrokers(harness(failover(1, 2), checks=Checks(probe=2.0, longest_pause=1.0)))
@@ -142,50 +121,6 @@ def test_probes_end_with_the_service() -> None:
     assert here.service.state.runtime.protocols == {}
     here.reactor.advance(0)
     assert here.reactor.getDelayedCalls() == []
-
-
-# Brokers that close on CONNECT
-
-POISON = CONNECT.replace(b"\n\n\0", b"\nlogin:a\\qb\n\n\0")
-
-
-class ClosingBrokers(ScriptedBrokers):
-    """Brokers that close without a word on `login:a\\q`, and those in `closed` on everybody."""
-
-    def __init__(self, harness: RelayHarness) -> None:
-        super().__init__(harness)
-        self.closed: set[int] = set()
-
-    def answers(self, number: int, connect: bytes) -> bytes | None:
-        """What a broker answers; None where it closes."""
-        return None if number in self.closed or b"login:a\\q" in connect else CONNECTED
-
-
-def test_clients_whose_connect_brokers_close_for(log: list[str]) -> None:
-    """Many of them, some gone: each costs a few connections, both brokers stay up for everybody, no session is left."""
-    brokers = ClosingBrokers(harness(failover(1, 2)))
-    good = brokers.client()
-    assert brokers.sessions == [1, 0]
-    clients = [brokers.harness.client() for _ in range(200)]
-    for at, client in enumerate(clients):
-        client.sends(POISON + b"SEND\ndestination:/queue/x\n\nhi\0")
-        if at % 2:
-            client.disconnects()
-    seen = set()
-    for _ in range(12):
-        brokers.pass_time(1)
-        seen |= {
-            each.state(brokers.harness.reactor.seconds()) for each in brokers.harness.service.state.brokers
-        }
-    assert seen <= {"up", "unknown"}
-    assert brokers.sessions == [1, 0]
-    assert len(brokers.harness.service.state.sessions) == 1
-    assert sum(map(len, brokers.transports.values())) <= 200 * 4 + 20
-    answers = {client.written() for client in clients[::2]}
-    (error,) = answers
-    assert error.startswith(b"ERROR\nmessage:the broker closed the connection when it was sent CONNECT\n")
-    assert all(client.ends for client in clients[::2])
-    assert good.ends == []
 
 
 # Balance

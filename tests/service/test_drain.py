@@ -44,10 +44,15 @@ class Stopping:
 
 
 def test_what_was_taken_is_delivered(log: list[str]) -> None:
-    """All fifty arrive when the broker is resumed in time; the client has its receipts, and then hears why it ends."""
+    """All fifty arrive when the broker is resumed in time, for which brokers are probed; the client has its receipts,
+    and then hears why it ends. No new client comes in.
+    """
     stopping = Stopping()
+    service = stopping.relay.service
+    assert stopping.relay.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)) is None
+    assert not next(iter(service._listening)).running
     stopping.relay.reactor.advance(10)
-    assert stopping.stopped == []
+    assert (stopping.stopped, service._checks._loop.running) == ([], True)
     assert stopping.client.written() == b""
     broker = stopping.resume()
     assert broker.written().count(b"SEND\n") == 50
@@ -60,6 +65,7 @@ def test_what_was_taken_is_delivered(log: list[str]) -> None:
     assert stopping.stopped == [None]
     assert stopping.lost() == 0
     assert stopping.relay.reactor.getDelayedCalls() == []
+    assert not service._checks._loop.running
     told = [line for line in log if "stopping:" in line]
     assert told == [
         "info: stopping: 1 session with something left to deliver, within 20 s",
@@ -80,22 +86,6 @@ def test_what_is_left_then_is_counted(log: list[str]) -> None:
     assert stopping.stopped == [None]
     assert stopping.lost() == 50
     assert "warn: 1 session ended with the relay after 3.1 s, SENDs that may be lost: 50" in log
-
-
-def test_no_new_client_while_sessions_are_drained() -> None:
-    """The listeners are closed first."""
-    stopping = Stopping()
-    factory = stopping.relay.reactor.tcpServers[0][1]
-    assert factory.buildProtocol(UNIXAddress(None)) is None
-    assert not next(iter(stopping.relay.service._listening)).running
-
-
-def test_a_broker_is_probed_while_sessions_are_drained() -> None:
-    """The checks go on until the last session is over, for they find the brokers that sessions wait for."""
-    stopping = Stopping()
-    assert stopping.relay.service._checks._loop.running
-    stopping.relay.reactor.advance(20)
-    assert not stopping.relay.service._checks._loop.running
 
 
 def test_a_session_that_fails_keeps_nobody(monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:

@@ -92,15 +92,6 @@ def test_no_two_brokers_give_the_same_ids() -> None:
     assert len(sessions) == 2
 
 
-# The service
-
-
-def address(service: Any, door: int = 0) -> str:
-    """Where it listens."""
-    port = list(service._listening)[door]._opened.result
-    return f"tcp:127.0.0.1:{port.getHost().port}"
-
-
 def test_stopping_tells_every_client() -> None:
     """And waits until they have gone."""
     harness = BrokerHarness()

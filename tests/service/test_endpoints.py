@@ -11,6 +11,7 @@ from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 from stomprelay.service.network.layer import LayerFactory
 from tests.e2e.certificates import Authority
+from tests.service.certificates import serving
 from tests.service.sockets import Accepting
 
 
@@ -20,19 +21,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("certificates"), "authority")
 
 
-def server_tls(authority: Authority, *names: str) -> ServerTLS:
-    """The table of a listener whose certificate is for these names."""
-    own = authority.issue("server", names or ("localhost",))
-    return ServerTLS(str(own.certificate), str(own.key))
-
-
 # Where clients come in
 
 
 def test_a_listener_with_tls(authority: Authority) -> None:
     """The table puts TLS into whatever the string describes."""
     memory, factory = MemoryReactorClock(), Accepting()
-    listening_service(memory, "public", "tcp:61614", factory, server_tls(authority)).startService()
+    own = serving(authority.issue("server"))
+    listening_service(memory, "public", "tcp:61614", factory, own).startService()
     entrance: Any = memory.tcpServers[0][1]
     wrapped = entrance.current
     assert isinstance(wrapped, LayerFactory)
@@ -41,7 +37,7 @@ def test_a_listener_with_tls(authority: Authority) -> None:
 
 def test_tls_twice(authority: Authority) -> None:
     """An endpoint that brings its own TLS takes no table."""
-    own = server_tls(authority)
+    own = serving(authority.issue("server"))
     endpoint = f"ssl:61614:privateKey={own.key}:certKey={own.certificate}"
     with pytest.raises(BadEndpoint, match="has TLS of its own"):
         listening_service(MemoryReactorClock(), "public", endpoint, Accepting(), own)

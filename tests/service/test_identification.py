@@ -162,31 +162,6 @@ def test_a_newer_token() -> None:
     assert SEND in broker.written()
 
 
-def test_passcodes_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others wait, and those who went meanwhile cost nothing."""
-    compared: list[Deferred[bool]] = []
-
-    def later(*_: Any) -> Deferred[bool]:
-        compared.append(Deferred())
-        return compared[-1]
-
-    monkeypatch.setattr(identification, "deferToThreadPool", later)
-    harness = Harness()
-    clients = [harness.says("alice", "secret") for _ in range(THREADS + 2)]
-    assert len(compared) == THREADS
-    assert harness.waiting == THREADS + 2
-    clients[THREADS].disconnects()
-    compared[0].callback(True)
-    harness.reactor.advance(0)
-    assert len(compared) == THREADS + 1
-    compared[1].callback(False)
-    compared[2].callback(True)
-    harness.reactor.advance(0)
-    assert len(compared) == THREADS + 1
-    assert harness.waiting == 0
-    assert len(harness.reactor.tcpClients) == 2
-
-
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """The comparisons of passcodes that were begun: call one to have it done."""
@@ -201,10 +176,28 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     return begun
 
 
+def test_passcodes_are_compared_a_few_at_a_time(compared: list[Callable[[], None]]) -> None:
+    """Others wait, and those who went meanwhile cost nothing."""
+    harness = Harness()
+    said = (("alice", "secret"), ("alice", "wrong-one"), ("alice", "another"), ("bob", "geheim"))
+    clients = [harness.says(*each) for each in said]
+    assert len(compared) == THREADS == len(said) - 2
+    assert harness.waiting == THREADS + 2
+    clients[THREADS].disconnects()
+    compared[0]()
+    harness.reactor.advance(0)
+    assert len(compared) == THREADS + 1
+    compared[1]()
+    compared[2]()
+    harness.reactor.advance(0)
+    assert len(compared) == THREADS + 1
+    assert harness.waiting == 0
+    assert len(harness.reactor.tcpClients) == 2
+
+
+@pytest.mark.usefixtures("compared")
 def test_no_more_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are refused unseen, and it is counted apart."""
-    never: Deferred[bool] = Deferred()
-    monkeypatch.setattr(identification, "deferToThreadPool", lambda *_: never)
     monkeypatch.setattr(identification, "WAITING", 2)
     assert WAITING > 2
     harness = Harness()

@@ -15,7 +15,6 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.network import tls
 from stomprelay.service.network.layer import PIECE, RECORD, Layer, LayerFactory
@@ -23,6 +22,7 @@ from stomprelay.service.network.sockets import READ
 from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.frame import Limits
 from tests.e2e.certificates import Authority
+from tests.service.certificates import serving
 from tests.service.harness import FakeTransport
 from tests.service.scripted import DriverHarness
 
@@ -93,8 +93,7 @@ class Client:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> tls.TLSConnections:
     """What makes a listener's connections."""
-    own = Authority(tmp_path_factory.mktemp("layer"), "authority").issue("server")
-    return tls.for_listener(ServerTLS(str(own.certificate), str(own.key)))
+    return tls.for_listener(serving(Authority(tmp_path_factory.mktemp("layer"), "authority").issue("server")))
 
 
 PROTOCOL: Any = None

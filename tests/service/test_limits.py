@@ -1,7 +1,6 @@
 """How often clients may come and how much they may send, as the service has it: by listener, address and user."""
 
 import json
-from typing import Any
 
 from twisted.internet.address import IPv4Address
 from twisted.logger import capturedLogs, formatEvent
@@ -17,17 +16,6 @@ from tests.prometheus import samples
 from tests.service.harness import CONNECT, CONNECTED, SEND, FakeTransport, RelayHarness, listener
 
 HERE, THERE = (IPv4Address("TCP", f"192.0.2.{last}", 1) for last in (7, 8))
-
-
-def connected(harness: RelayHarness, address: Any = None) -> tuple[FakeTransport, FakeTransport]:
-    """A client from this address that has its broker."""
-    client = harness.client(address=address)
-    client.sends(CONNECT)
-    broker = harness.broker()
-    broker.written()
-    broker.sends(CONNECTED)
-    client.written()
-    return client, broker
 
 
 def driver(harness: RelayHarness) -> RelayDriver:
@@ -117,8 +105,8 @@ def test_a_client_that_sends_too_fast() -> None:
     """It is not read from until there are tokens, nobody else waits for it, and the log says it once."""
     harness = RelayHarness(listener(rates=RateLimits(address=Rates(frames=10, burst=0.5))))
     with capturedLogs() as logs:
-        client, broker = connected(harness, HERE)
-        other, its = connected(harness, THERE)
+        client, broker = harness.session(address=HERE)
+        other, its = harness.session(address=THERE)
         client.sends(SEND * 7)
         turns(harness)
         assert broker.written() == SEND * 5
@@ -168,7 +156,7 @@ def test_a_reload_under_sessions() -> None:
         prepared.open()
         assert prepared.commit().called
 
-    client, broker = connected(harness, HERE)
+    client, broker = harness.session(address=HERE)
     client.sends(SEND * 20)
     assert broker.written() == SEND * 20
     reload("[listener.public.limits.address]\nframes = 2\n")

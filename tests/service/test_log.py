@@ -27,7 +27,6 @@ from tests.service.harness import (
     failover,
     listener,
     movable,
-    upstream,
 )
 
 LOGIN = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:%b\npasscode:hush\n\n\0"
@@ -37,9 +36,8 @@ SESSIONS = 200
 class Crowd:
     """Two hundred sessions on the first of some brokers. `away` are the numbers of those that cannot be reached."""
 
-    def __init__(self, *brokers: int, survives: bool = True, **options: object) -> None:
-        main = movable(failover(*brokers, **options)) if survives else upstream()
-        self.relay = RelayHarness(listener(upstream=main))
+    def __init__(self, *brokers: int, **options: object) -> None:
+        self.relay = RelayHarness(listener(upstream=movable(failover(*brokers, **options))))
         self.away: set[int] = set()
         self.served: dict[FakeTransport, int] = {}
         self.clients = [self.relay.client() for _ in range(SESSIONS)]
@@ -250,10 +248,7 @@ def test_logins_that_are_refused(log: list[str]) -> None:
     for _ in range(50):
         client = relay.client()
         client.sends(LOGIN % b"guest")
-        broker = relay.broker()
-        broker.sends(b"ERROR\nmessage:Bad CONNECT\n\n\0")
-        client.disconnects()
-        broker.disconnects()
+        relay.broker().sends(b"ERROR\nmessage:Bad CONNECT\n\n\0")
     assert len(log) == MOST
     assert log[0].endswith("refused: broker tcp://192.0.2.1:61613 answered CONNECT with ERROR")
 
@@ -320,37 +315,26 @@ def objects(*events: Any) -> list[dict[str, Any]]:
 
 def test_a_line_of_json() -> None:
     """When, how grave, what, who, and the fields by their names; what a peer said can begin no line, nor an object."""
+    text = '{"a": 1}\n\u2028ü'
+    known = {"session": "relay-1", "text": text, "seconds": 1.25, "lost": 3, "whole": True, "none": None}
+    spelled = {
+        "raw": (b"\xff", "\\xff"),
+        "endless": (float("inf"), "inf"),
+        "reason": (ValueError("no"), "no"),
+    }
     with capturedLogs() as events:
-        write(
-            LogLevel.warn,
-            "{session}: {text} after {seconds:.1f} s",
-            session="relay-1",
-            text='{"a": 1}\n\u2028ü',
-            seconds=1.25,
-            lost=3,
-            whole=True,
-            none=None,
-            raw=b"\xff",
-            endless=float("inf"),
-            reason=ValueError("no"),
-        )
+        said = {name: value for name, (value, _) in spelled.items()}
+        write(LogLevel.warn, "{session}: {text} after {seconds:.1f} s", **known, **said)
         Logger("stomprelay").info("{count} clients", count=2)
     events[0]["log_time"] = 1_000_000_000.25
     first, second = objects(*events)
     assert first == {
         "time": "2001-09-09T01:46:40.250+00:00",
         "level": "warn",
-        "message": 'relay-1: {"a": 1}\n\u2028ü after 1.2 s',
+        "message": f"relay-1: {text} after 1.2 s",
         "source": "stomprelay",
-        "session": "relay-1",
-        "text": '{"a": 1}\n\u2028ü',
-        "seconds": 1.25,
-        "lost": 3,
-        "whole": True,
-        "none": None,
-        "raw": "\\xff",
-        "endless": "inf",
-        "reason": "no",
+        **known,
+        **{name: shown for name, (_, shown) in spelled.items()},
     }
     assert list(first)[:4] == ["time", "level", "message", "source"]
     assert (second["level"], second["message"], second["count"]) == ("info", "2 clients", 2)

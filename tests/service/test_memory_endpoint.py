@@ -3,67 +3,55 @@
 import os
 import socket
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from twisted.internet.protocol import Factory
+from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.service.embedded import MemoryEndpoint
-from tests.service.sockets import Accepting, Peer
+from tests.service.harness import result
+from tests.service.sockets import Accepting
+
+FULL = OSError(24, "Too many open files")
 
 
-def test_no_sockets_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attempt fails, as one over the network would."""
-
-    def none() -> Any:
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(socket, "socketpair", none)
-    clock: Any = MemoryReactorClock()
-    failures: list[Any] = []
-    _ = MemoryEndpoint(clock, Accepting()).connect(Accepting()).addErrback(failures.append)
-    clock.advance(0)
-    assert failures[0].check(OSError)
-
-
-class Keeping(Factory):
-    """Keeps the protocols that it built."""
-
-    def __init__(self) -> None:
-        self.built: list[Peer] = []
-
-    def buildProtocol(self, addr: object) -> Any:
-        self.built.append(Peer())
-        return self.built[-1]
-
-
-def test_our_own_ends_are_closed_once_the_reactor_has_its_own() -> None:
-    """Each connection costs two descriptors, not four."""
-    memory: Any = MemoryReactorClock()
-    inside, outside = Keeping(), Keeping()
-    _ = MemoryEndpoint(memory, inside).connect(outside).addErrback(lambda _: None)
+def attempt(memory: Any, inside: Accepting) -> Deferred[Any]:
+    """A connection to `inside`, of which all is done that this reactor can do at once."""
+    coming = MemoryEndpoint(memory, inside).connect(Accepting())
     memory.advance(0)
-    (first, family, factory), (second, other_family, _other) = memory.adoptedStreamConnections
-    assert family == other_family == socket.AF_UNIX
-    assert factory is inside
-    for descriptor in (first, second):
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(descriptor)
+    return coming
 
 
-def test_our_own_ends_are_closed_when_the_reactor_cannot_take_them() -> None:
-    """Nothing leaks on the way to the error."""
+def test_no_sockets_left() -> None:
+    """The attempt fails, as one over the network would."""
+    with patch.object(socket, "socketpair", side_effect=FULL):
+        coming = attempt(MemoryReactorClock(), Accepting())
+    with pytest.raises(OSError, match="Too many open files"):
+        result(coming)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_our_own_ends_are_closed(full: bool) -> None:
+    """Once the reactor has its own, so that a connection costs two descriptors, not four; or cannot take them."""
     offered: list[int] = []
 
-    class Full(MemoryReactorClock):
+    class Adopting(MemoryReactorClock):
         def adoptStreamConnection(self, fileDescriptor: int, addressFamily: int, factory: Any) -> None:  # noqa: N802, N803
             offered.append(fileDescriptor)
-            raise OSError(24, "Too many open files")
+            assert addressFamily == socket.AF_UNIX
+            if full:
+                raise FULL
+            factory.buildProtocol(None)
 
-    full: Any = Full()
-    failures: list[Any] = []
-    _ = MemoryEndpoint(full, Keeping()).connect(Keeping()).addErrback(failures.append)
-    full.advance(0)
-    assert "Too many open files" in failures[0].getErrorMessage()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(offered[0])
+    inside = Accepting()
+    coming = attempt(Adopting(), inside)
+    if full:
+        with pytest.raises(OSError, match="Too many open files"):
+            result(coming)
+    else:
+        assert result(coming) not in inside.accepted.pending
+        assert (len(offered), len(inside.accepted.pending)) == (2, 1)
+    for descriptor in offered:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)

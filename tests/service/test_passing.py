@@ -77,8 +77,6 @@ def test_messages_follow_each_other_and_keep_their_own_sockets(
     assert came[2].sockets["a"].getsockname() == second.getsockname()
     for message in came:
         message.close()
-    for each in ends:
-        each.close()
 
 
 def test_more_sockets_than_the_system_passes_at_a_time_come_all_the_same(
@@ -97,8 +95,6 @@ def test_more_sockets_than_the_system_passes_at_a_time_come_all_the_same(
     came[0].close()
     with pytest.raises(ValueError, match="too many for a message"):
         ours.put({}, {str(number): one.fileno() for number in range(passing.MOST + 1)})
-    for each in ends:
-        each.close()
 
 
 @pytest.mark.parametrize(
@@ -122,8 +118,6 @@ def test_a_broken_message_closes_all_that_came_with_it(
     socket.send_fds(ours.socket, [line], [listening().fileno()])
     with pytest.raises(BrokenMessage, match=reason):
         receive_all(theirs)
-    for each in ends:
-        each.close()
 
 
 @pytest.mark.parametrize("kind", ["file", "connection"])
@@ -158,8 +152,6 @@ def test_sockets_that_this_process_cannot_open_are_reported(
             theirs.receive()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    for each in ends:
-        each.close()
 
 
 @pytest_twisted.inlineCallbacks

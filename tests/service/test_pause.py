@@ -1,9 +1,6 @@
 """Pausing and resuming: what becomes of brokers, and what sessions are told."""
 
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from stomprelay.relay.link.link import BalanceMove
 from stomprelay.service.brokers import ALL, Brokers, Pauses
@@ -11,44 +8,29 @@ from tests.service.harness import JournalHarness, failover, listener, movable, u
 from tests.service.scripted import Link, ScriptedSession
 
 
-class PausedBrokers:
-    """Two brokers, and three sessions: one on each broker, one that is looking for one."""
-
-    def __init__(self) -> None:
-        self.brokers = Brokers([movable(failover(1, 2), drain_timeout=5.0)])
-        self.one, self.two = (entry.broker for entry in self.brokers)
-        self.scripted_sessions = [ScriptedSession() for _ in range(3)]
-        for scripted, on in zip(self.scripted_sessions, (self.one, self.two, None), strict=True):
-            scripted.relay.links = (Link(on),)
-        self.switchover = Pauses([scripted.session for scripted in self.scripted_sessions])
-        self.told()
-
-    def told(self) -> list[list[tuple[Any, ...]]]:
-        """What each session was told since the last look."""
-        return [scripted.said() for scripted in self.scripted_sessions]
-
-
-@pytest.fixture
-def harness() -> PausedBrokers:
-    """All is well."""
-    return PausedBrokers()
-
-
-def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
+def test_pausing_twice(log: list[str]) -> None:
     """Sessions that are leaving are not told again; one that came late is; the log has it once."""
-    harness.switchover.pause(harness.brokers.find(ALL))
-    harness.told()
+    brokers = Brokers([movable(failover(1, 2), drain_timeout=5.0)])
+    one, two = (entry.broker for entry in brokers)
+    sessions = leaving, staying, late = [ScriptedSession() for _ in range(3)]
+    leaving.relay.links, staying.relay.links = (Link(one),), (Link(two),)
+    pauses = Pauses([each.session for each in sessions])
+    pauses.pause(brokers.find(ALL))
+    for each in sessions:
+        each.said()
     log.clear()
-    harness.scripted_sessions[0].relay.links[0].moving = BalanceMove(None, False, 0.0)
-    harness.scripted_sessions[2].relay.links = (Link(harness.one),)
-    harness.switchover.pause(harness.brokers.find(ALL))
-    assert harness.told() == [[], [("leave", harness.two, 5.0, None)], [("leave", harness.one, 5.0, None)]]
+    leaving.relay.links[0].moving = BalanceMove(None, False, 0.0)
+    late.relay.links = (Link(one),)
+    pauses.pause(brokers.find(ALL))
+    told = [each.said() for each in sessions]
+    assert told == [[], [("leave", two, 5.0, None)], [("leave", one, 5.0, None)]]
     assert log == []
 
 
-def test_whether_it_was_in_service(harness: PausedBrokers) -> None:
+def test_whether_it_was_in_service() -> None:
     """Who pauses or resumes a broker learns whether that changed anything."""
-    health = harness.one.health
+    [entry] = Brokers([upstream()])
+    health = entry.broker.health
     assert (health.pause(), health.pause(), health.paused) == (True, False, True)
     assert (health.resume(), health.resume(), health.paused) == (True, False, False)
 

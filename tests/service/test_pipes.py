@@ -240,13 +240,6 @@ def faults() -> Iterator[list[type]]:
 # What passes
 
 
-def test_without_leave_nothing_passes(scene: Scene) -> None:
-    """Everything goes to the relay."""
-    scene.sends(SEND)
-    assert scene.received() == b""
-    assert scene.said() == [scene.heard(SEND)]
-
-
 def test_whole_frames_pass(scene: Scene) -> None:
     """They are with the broker at once; the relay is told before it is asked for anything, and only once."""
     scene.lets_pass()
@@ -282,8 +275,10 @@ def test_the_relay_has_the_last_word(scene: Scene) -> None:
     assert scene.said() == [scene.passed(1, len(SEND)), scene.heard(SEND + SEND)]
 
 
-def test_leave_is_taken_back(scene: Scene) -> None:
-    """From then on nothing passes, until it may again."""
+def test_leave_is_given_and_taken_back(scene: Scene) -> None:
+    """Without it nothing passes, and everything goes to the relay."""
+    scene.sends(SEND)
+    assert (scene.received(), scene.said()) == (b"", [scene.heard(SEND)])
     scene.lets_pass()
     scene.sends(SEND)
     scene.does(Pass(scene.relay.client, scene.upstream, None))

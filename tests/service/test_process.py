@@ -14,11 +14,12 @@ from unittest.mock import call as called
 
 import pytest
 from twisted.internet import reactor
+from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import Clock
-from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import capturedLogs, formatEvent
+from zope.interface import directlyProvides
 
 from stomprelay.service.process import EVERY, KEPT, LARGE, Notify, Signals, keep_freed_memory, start
+from tests.service.harness import ThreadedReactor
 
 
 @pytest.fixture(autouse=True)
@@ -57,24 +58,13 @@ def test_who_came_later_is_left_in_peace() -> None:
 
 def test_an_order_that_comes_as_the_service_stops() -> None:
     """Too late."""
-    actions = Actions()
-    kept: list[tuple[Any, ...]] = []
-
-    class Waking(MemoryReactorClock):
-        def callFromThread(self, *call: Any) -> None:
-            kept.append(call)
-
-    from twisted.internet.interfaces import IReactorFromThreads
-    from zope.interface import directlyProvides
-
-    late = Waking()
+    actions, late = Actions(), ThreadedReactor()
     directlyProvides(late, IReactorFromThreads)
     signals = Signals(late, actions)
     signals.startService()
     os.kill(os.getpid(), signal.SIGUSR1)
     signals.stopService()
-    ((call, *rest),) = kept
-    call(*rest)
+    late.turn()
     assert actions.given == []
 
 
@@ -168,14 +158,19 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
 class Service:
     """What is told of; `status` is how it is."""
 
-    def __init__(self, clock: Clock, environment: dict[str, str]) -> None:
+    def __init__(self, clock: Clock, manager: Manager, **environment: str) -> None:
         self.status = "0 sessions"
-        self.notify = Notify(lambda: self.status, clock, environment)
+        self.notify = Notify(lambda: self.status, clock, {"NOTIFY_SOCKET": manager.address, **environment})
 
 
-def test_readiness_and_end_are_told(clock: Clock, manager: Manager) -> None:
+@pytest.fixture
+def service(clock: Clock, manager: Manager) -> Service:
+    """One without a watchdog."""
+    return Service(clock, manager)
+
+
+def test_readiness_and_end_are_told(clock: Clock, manager: Manager, service: Service) -> None:
     """Ready once everything listens, stopping when it begins to; then nothing, and no timer is left."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
     assert manager.received() == []
     service.notify.startService()
     assert manager.received() == ["READY=1\nSTATUS=0 sessions"]
@@ -187,9 +182,8 @@ def test_readiness_and_end_are_told(clock: Clock, manager: Manager) -> None:
     assert manager.received() == []
 
 
-def test_a_reload_is_told(clock: Clock, manager: Manager) -> None:
+def test_a_reload_is_told(manager: Manager, service: Service) -> None:
     """When it begins, by the clock of systemd, and when it is over; not before it is ready, nor at its end."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
     service.notify.reloading(True)
     service.notify.reloading(False)
     service.notify.startService()
@@ -205,9 +199,8 @@ def test_a_reload_is_told(clock: Clock, manager: Manager) -> None:
     assert manager.received() == []
 
 
-def test_the_status_is_told_when_it_changed(clock: Clock, manager: Manager) -> None:
+def test_the_status_is_told_when_it_changed(clock: Clock, manager: Manager, service: Service) -> None:
     """It is looked at now and then, and the manager is not bothered with what it knows."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
     service.notify.startService()
     manager.received()
     clock.advance(EVERY)
@@ -223,8 +216,7 @@ def test_the_status_is_told_when_it_changed(clock: Clock, manager: Manager) -> N
 
 def test_the_watchdog_hears_twice_in_each_period(clock: Clock, manager: Manager) -> None:
     """Where the watchdog names this process."""
-    environment = {"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": str(os.getpid())}
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address, **environment})
+    service = Service(clock, manager, WATCHDOG_USEC="4000000", WATCHDOG_PID=str(os.getpid()))
     service.notify.startService()
     manager.received()
     clock.pump([1.0] * 8)
@@ -232,33 +224,29 @@ def test_the_watchdog_hears_twice_in_each_period(clock: Clock, manager: Manager)
     service.notify.stopService()
 
 
-def test_a_manager_that_is_gone_is_a_warning(clock: Clock, manager: Manager) -> None:
+def test_a_manager_that_is_gone_is_a_warning(manager: Manager, service: Service, log: list[str]) -> None:
     """The relay goes on, and the log says what systemd did not hear, and why."""
     manager.leaves()
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
-    with capturedLogs() as logs:
-        service.notify.startService()
-        service.notify.stopService()
-    (text,) = map(formatEvent, logs)
+    service.notify.startService()
+    service.notify.stopService()
+    (text,) = log
     assert "systemd could not be notified of" in text
     assert "READY=1" in text
     assert "refused" in text
 
 
-# Memory
-
-
-def test_a_manager_that_does_not_listen_blocks_nobody(clock: Clock, manager: Manager) -> None:
+def test_a_manager_that_does_not_listen_blocks_nobody(service: Service, log: list[str]) -> None:
     """When its queue is full, what it should have heard is lost; the relay does not wait."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
     service.notify.startService()
-    with capturedLogs() as logs:
-        for _ in range(5000):
-            service.notify.stopping()
-            if logs:
-                break
-    assert "systemd could not be notified of" in formatEvent(logs[0])
+    for _ in range(5000):
+        service.notify.stopping()
+        if log:
+            break
+    assert "systemd could not be notified of" in log[0]
     service.notify.stopService()
+
+
+# Memory
 
 
 class Library:

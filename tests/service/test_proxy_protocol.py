@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import pytest_twisted
-from twisted.internet import reactor as real_reactor
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.testing import MemoryReactorClock
 
@@ -16,9 +15,7 @@ from stomprelay.service.network.endpoints import client_endpoint
 from stomprelay.service.network.proxy_protocol import LOCAL, ProxyHeaderEndpoint, header
 from tests.e2e.certificates import Authority
 from tests.service.harness import CONNECT, FakeTransport, RelayHarness, listener, movable, upstream
-from tests.service.sockets import Accepting, Peer
-
-reactor: Any = real_reactor
+from tests.service.sockets import Accepting, Peer, reactor
 
 SIGNATURE = bytes.fromhex("0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A")
 """The first twelve octets, as section 2.2 of the specification has them."""
@@ -29,18 +26,22 @@ LISTENER = IPv4Address("TCP", "192.0.2.9", 61613)
 # The octets
 
 
-def test_a_client_of_version_4() -> None:
-    """28 octets: version 2 and PROXY, TCP over IPv4, 12 octets of addresses and ports in the network's order."""
-    assert header(CLIENT, LISTENER) == SIGNATURE + bytes.fromhex("21 11 000C C0000207 C0000209 1267 F0AD")
-
-
-def test_a_client_of_version_6() -> None:
-    """52 octets; the zone of an address means something to the relay's host alone."""
-    source = IPv6Address("TCP", "fe80::1%eth0", 4711)
-    destination = IPv6Address("TCP", "2001:db8::2", 61613)
-    assert header(source, destination) == SIGNATURE + bytes.fromhex(
-        "21 21 0024FE80 0000 0000 0000 0000 0000 0000 00012001 0DB8 0000 0000 0000 0000 0000 00021267 F0AD"
-    )
+@pytest.mark.parametrize(
+    ("source", "destination", "octets"),
+    [
+        (CLIENT, LISTENER, "21 11 000C C0000207 C0000209 1267 F0AD"),
+        (
+            IPv6Address("TCP", "fe80::1%eth0", 4711),
+            IPv6Address("TCP", "2001:db8::2", 61613),
+            "21 21 0024FE80 0000 0000 0000 0000 0000 0000 00012001 0DB8 0000 0000 0000 0000 0000 00021267 F0AD",
+        ),
+    ],
+)
+def test_the_octets(source: Any, destination: Any, octets: str) -> None:
+    """Version 2 and PROXY, TCP over IPv4 or IPv6, addresses and ports in the network's order; the zone of an address
+    means something to the relay's host alone.
+    """
+    assert header(source, destination) == SIGNATURE + bytes.fromhex(octets)
 
 
 # In front of a connection

@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from stomprelay.service.connection.protocol import LegProtocol
-from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, RelayHarness, listener
+from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, RelayHarness
 
 
 def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
@@ -21,17 +21,6 @@ def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
     broker.sends(CONNECTED)
     assert client.reading
     assert broker.written().endswith(SEND + SEND)
-
-
-def test_a_client_that_never_says_connect() -> None:
-    """Is told so in time, and cannot stay by not closing."""
-    harness = RelayHarness(listener(connect_timeout=10.0, linger=2.0))
-    client = harness.client()
-    harness.reactor.advance(10)
-    assert client.written().startswith(b"ERROR\nmessage:no CONNECT in time\n")
-    assert client.ends == ["half"]
-    harness.reactor.advance(2)
-    assert client.ends == ["half", "abort"]
 
 
 EARLY = [

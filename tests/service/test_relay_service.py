@@ -15,55 +15,30 @@ from stomprelay.service.relay import RelayService
 from tests.service.harness import RelayHarness, failover, listener, movable, upstream
 from tests.service.harness import broker as place
 
+ABSENT, NO_FILE = ClientTLS(ca="/absent.pem"), r"/absent\.pem: No such file"
+SIDE = Upstream("side", (Group("two", (place(1), broker("ssl://b"))),), tls=ABSENT)
+
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"listeners": (listener(endpoint="nonsense:1"),)}, r"^listener\.public\.endpoint 'nonsense:1'"),
+        ({"endpoint": "nonsense:1"}, r"listener\.public\.endpoint 'nonsense:1'"),
+        ({"tls": ServerTLS("/absent.pem", "/a.key")}, rf"listener\.public\.tls\.certificate: {NO_FILE}"),
         (
-            {"listeners": (listener(tls=ServerTLS("/absent.pem", "/absent.key")),)},
-            r"^listener\.public\.tls\.certificate: /absent\.pem: No such file",
+            {"upstream": upstream(broker=broker("ssl://b"), tls=ABSENT)},
+            rf"upstream\.main\.tls\.ca: {NO_FILE}",
         ),
-        (
-            {
-                "listeners": (
-                    listener(upstream=upstream(broker=broker("ssl://b"), tls=ClientTLS(ca="/absent.pem"))),
-                )
-            },
-            r"^upstream\.main\.tls\.ca: /absent\.pem: No such file",
-        ),
-        (
-            {
-                "listeners": (
-                    listener(
-                        routes=(
-                            Route(
-                                Match.PREFIX,
-                                "/topic/",
-                                Upstream(
-                                    "side",
-                                    (Group("two", (place(1), broker("ssl://b"))),),
-                                    tls=ClientTLS(ca="/absent.pem"),
-                                ),
-                            ),
-                        )
-                    ),
-                )
-            },
-            r"^upstream\.side\.tls\.ca: /absent\.pem: No such file",
-        ),
-        (
-            {"listeners": (listener(upstream=upstream(broker=Broker("pigeon:x", "pigeon:x"))),)},
-            r"^upstream\.main\.pigeon:x: ",
-        ),
-        ({"listeners": (listener(),), "admin": "nonsense:1"}, r"^admin: endpoint 'nonsense:1'"),
+        ({"routes": (Route(Match.PREFIX, "/topic/", SIDE),)}, rf"upstream\.side\.tls\.ca: {NO_FILE}"),
+        ({"upstream": upstream(broker=Broker("pigeon:x", "pigeon:x"))}, r"upstream\.main\.pigeon:x: "),
+        ({"admin": "nonsense:1"}, "admin: endpoint 'nonsense:1'"),
     ],
 )
 def test_what_cannot_be_used_is_told_before_anything_starts(settings: dict[str, Any], words: str) -> None:
-    """By its key."""
+    """By its key: `admin`, or that of a listener or of where it leads."""
     memory = MemoryReactorClock()
-    with pytest.raises(BadEndpoint, match=words):
-        RelayService(Config(**settings), memory)
+    admin = settings.pop("admin", None)
+    with pytest.raises(BadEndpoint, match=f"^{words}"):
+        RelayService(Config((listener(**settings),), admin=admin), memory)
     assert memory.tcpServers == []
 
 
@@ -85,12 +60,3 @@ def test_the_log_tells_that_consumers_may_get_nothing(log: list[str]) -> None:
     log.clear()
     RelayHarness(listener(upstream=movable(failover(1, 2), connected=True)))
     assert not [line for line in log if line.startswith("warn:")]
-
-
-# On real sockets
-
-
-def address(service: RelayService, number: int = 0) -> str:
-    """Where a listener listens."""
-    port = list(service._listening)[number]._opened.result
-    return f"tcp:127.0.0.1:{port.getHost().port}"

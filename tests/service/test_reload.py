@@ -18,7 +18,6 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import Config, ConfigError
 from stomprelay.config.change import ConfigSource
-from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.service.brokers import _Asked
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import CannotStart
@@ -26,6 +25,7 @@ from stomprelay.service.network.tls import EVERY, CertificateWatch
 from stomprelay.service.process import NotReloaded, Reloaded, Reloads
 from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority
+from tests.service.certificates import serving
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
@@ -38,6 +38,7 @@ from tests.service.harness import (
     failover,
     listener,
     movable,
+    result,
     upstream,
 )
 from tests.service.sockets import connect, reactor, running, until
@@ -53,9 +54,7 @@ def reload(harness: RelayHarness, *listeners: Any, **settings: Any) -> Reloaded:
     """The configuration becomes this one; returns what changed."""
     prepared = harness.service.prepare("stomprelay.toml", Config(listeners, **settings))
     prepared.open()
-    done: list[Reloaded] = []
-    _ = prepared.commit().addCallback(done.append)
-    return done[0]
+    return result(prepared.commit())
 
 
 def ports(harness: RelayHarness) -> list[str]:
@@ -239,7 +238,7 @@ def test_files_that_change(tmp_path: Path, authority: Authority, log: list[str])
     """They are loaded when two looks found the same; what cannot be used is said once, and what there was stays."""
     clock = MemoryReactorClock()
     own, fresh = authority.issue("own"), authority.issue("fresh")
-    made = tls.for_listener(ServerTLS(str(own.certificate), str(own.key)))
+    made = tls.for_listener(serving(own))
     watch = CertificateWatch(clock)
     watch.watch({"listener.public.tls": [made]})
     watch.startService()

@@ -21,7 +21,7 @@ from stomprelay.service.network.endpoints import CannotStart, ListeningService, 
 from stomprelay.service.network.sharing import Inherited
 from stomprelay.service.relay import RelayService
 from stomprelay.service.workers.loads import AWAY, Loads
-from tests.service.certificates import self_signed
+from tests.e2e.certificates import Authority
 from tests.service.harness import RelayHarness
 from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running, turns
 
@@ -74,11 +74,12 @@ async def test_the_path_and_the_mode_of_a_local_socket(tmp_path: Path) -> None:
 @pytest_twisted.ensureDeferred
 async def test_tls_of_the_endpoint(tmp_path: Path) -> None:
     """Each worker has it."""
-    own = self_signed(tmp_path, "relay")
+    authority = Authority(tmp_path, "authority")
+    own = authority.issue("relay")
     accepting = Accepting()
     place = f"ssl:0:interface=127.0.0.1:privateKey={own.key}:certKey={own.certificate}"
     async with shared(place, accepting) as (parent, _):
-        trusting = tls.for_broker(ClientTLS(ca=str(own.certificate)), "localhost")
+        trusting = tls.for_broker(ClientTLS(ca=str(authority.file)), "localhost")
         plain = clientFromString(reactor, f"tcp:127.0.0.1:{port_of(parent)}")
         await serves(accepting, await connect(wrapClientTLS(trusting, plain, reactor)))
 

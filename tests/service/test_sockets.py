@@ -486,29 +486,34 @@ def test_other_ways_to_connect_are_twisteds() -> None:
 # Turns
 
 
-def test_all_together_receive_so_much_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where many have sent much, each is read from for its share; who is alone, for as much as it has."""
-    monkeypatch.setattr("stomprelay.service.connection.reactor._RECEIVED", 4 * 20_000)
+@contextmanager
+def much_is_sent(protocol: type[Whole]) -> Iterator[tuple[Any, list[Pair]]]:
+    """A reactor of ours, and four connections whose peers have sent 60,000 bytes each."""
     with turning(RelayReactor) as made:
-        pairs = [Pair(made, Whole(), Socket) for _ in range(4)]
+        pairs = [Pair(made, protocol(), Socket) for _ in range(4)]
         for pair in pairs:
             pair.connection.bufferSize = READ
             pair.peer.sendall(bytes(60_000))
+        yield made, pairs
+        for pair in pairs:
+            pair.peer.close()
+            pair.connection.connectionLost(Failure(CONNECTION_LOST))
+
+
+def test_all_together_receive_so_much_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many have sent much, each is read from for its share; who is alone, for as much as it has."""
+    monkeypatch.setattr("stomprelay.service.connection.reactor._RECEIVED", 4 * 20_000)
+    with much_is_sent(Whole) as (made, pairs):
         made.doPoll(0.02)
         assert [[len(each) for each in pair.protocol.told] for pair in pairs] == [[20_000]] * 4
         for pair in pairs[1:]:
             pair.connection.stopReading()
         made.doPoll(0.02)
         assert [len(each) for each in pairs[0].protocol.told] == [20_000, 40_000]
-        for pair in pairs:
-            pair.peer.close()
-            pair.connection.connectionLost(Failure(CONNECTION_LOST))
 
 
 def test_what_takes_long_is_read_in_smaller_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a turn takes eight times as long as it is to take, the next one reads an eighth; after a short one, twice
-    as much.
-    """
+    """Where a turn takes eight times its time, the next one reads an eighth; after a short one, twice as much."""
     now, seconds = 0.0, 0.0
 
     class Slow(Whole):
@@ -517,17 +522,10 @@ def test_what_takes_long_is_read_in_smaller_pieces(monkeypatch: pytest.MonkeyPat
             now += seconds
             super().dataReceived(data)
 
-    with turning(RelayReactor) as made:
+    with much_is_sent(Slow) as (made, pairs):
         monkeypatch.setattr(made, "seconds", lambda: now)
         monkeypatch.setattr("stomprelay.service.connection.reactor._TURN", 0.25)
-        pairs = [Pair(made, Slow(), Socket) for _ in range(4)]
-        for pair in pairs:
-            pair.connection.bufferSize = READ
-            pair.peer.sendall(bytes(60_000))
         monkeypatch.setattr(made, "_most", 4 * 20_000.0)
         for seconds in (0.5, 0.0, 0.0):  # noqa: B007
             made.doPoll(0.02)
         assert [[len(each) for each in pair.protocol.told] for pair in pairs] == [[20_000, 2_500, 5_000]] * 4
-        for pair in pairs:
-            pair.peer.close()
-            pair.connection.connectionLost(Failure(CONNECTION_LOST))

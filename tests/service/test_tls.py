@@ -1,19 +1,34 @@
-"""Certificates: which files can be used, which peers are believed, and what is said of the others."""
+"""Certificates: which files can be used, which peers are believed, and what is said of the others.
 
+Both ends shake hands in memory, as a listener and an upstream would make them; at the end on real sockets.
+"""
+
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytest_twisted
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from OpenSSL import SSL
+from twisted.logger import capturedLogs, formatEvent
+from twisted.python.failure import Failure
 
+from stomprelay.config import Config
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.connection.failures import spell
 from stomprelay.service.network import tls
+from stomprelay.service.network.endpoints import listening_service
+from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority, Credentials
+from tests.service.certificates import serving as table
+from tests.service.harness import CONNECT, listener, upstream
+from tests.service.sockets import ANY_PORT, Accepting, call, port_of, reactor, running
 
 PROTOCOL: Any = None
 """Verification does not look at the protocol that asks for a connection."""
@@ -39,7 +54,7 @@ def strangers(directory: Path) -> Authority:
 
 def serving(credentials: Credentials, **more: Any) -> tls.TLSConnections:
     """A listener that shows this certificate."""
-    return tls.for_listener(ServerTLS(str(credentials.certificate), str(credentials.key), **more))
+    return tls.for_listener(table(credentials, **more))
 
 
 def asking(
@@ -58,7 +73,7 @@ class Handshake:
         self.client = client.clientConnectionForTLS(PROTOCOL)
         self.server.set_accept_state()
         self.client.set_connect_state()
-        self.failed: dict[str, str] = {}
+        self.failed: dict[str, SSL.Error] = {}
         for _ in range(8):
             self._step("client", self.client, self.server)
             self._step("server", self.server, self.client)
@@ -71,7 +86,7 @@ class Handshake:
             except SSL.WantReadError:
                 pass
             except SSL.Error as error:
-                self.failed[name] = str(error)
+                self.failed[name] = error
         try:
             other.bio_write(one.bio_read(1 << 16))
         except SSL.WantReadError:
@@ -80,7 +95,7 @@ class Handshake:
     def trouble(self, side: str) -> str | None:
         """What the log would say."""
         layer: Any = SimpleNamespace(getHandle=lambda: getattr(self, side))
-        return tls.certificate_problem(layer)
+        return tls.certificate_problem(layer) or (spell(Failure(self.failed[side])) if self.failed else None)
 
 
 def test_a_broker_that_is_who_it_should_be(directory: Path, authority: Authority) -> None:
@@ -108,7 +123,7 @@ def test_an_old_version_of_tls(authority: Authority, old: str) -> None:
     other = tls.TLSConnections(lambda: peers, (), SSL.VERIFY_NONE)
     server, client = (sides["listener"], other) if old == "listener" else (other, sides["broker"])
     handshake = Handshake(server, client)
-    assert handshake.failed["server" if old == "listener" else "client"]
+    assert ("server" if old == "listener" else "client") in handshake.failed
 
 
 @pytest.mark.parametrize(
@@ -158,6 +173,95 @@ def test_clients_with_certificates(authority: Authority, strangers: Authority, r
     assert "authority is not known" in (stranger.trouble("server") or "")
     nobody = Handshake(server, asking(authority))
     assert ("server" in nobody.failed) is required
+
+
+UNTRUSTED = "TLS: certificate verify failed: "
+REFUSED: dict[str, tuple[Callable[[Authority, Authority], Handshake], str, str]] = {
+    "an unknown authority": (
+        lambda ours, theirs: Handshake(serving(theirs.issue("Strange")), asking(ours)),
+        f"{UNTRUSTED}its authority is not known here (certificate of Strange, level 0)",
+        "TLS: the peer does not know the authority of our certificate (tlsv1 alert unknown ca)",
+    ),
+    "an expired certificate": (
+        lambda ours, theirs: Handshake(serving(ours.issue("Old", expired=True)), asking(ours)),
+        f"{UNTRUSTED}it has expired (certificate of Old, level 0)",
+        "certificate expired",
+    ),
+    "no certificate where one is demanded": (
+        lambda ours, theirs: Handshake(demanding(ours), asking(ours)),
+        "TLS: the peer demands a certificate of ours (tlsv13 alert certificate required)",
+        "TLS: the peer did not show a certificate (peer did not return a certificate)",
+    ),
+    "a client's expired certificate": (
+        lambda ours, theirs: Handshake(
+            demanding(ours), asking(ours, own=ours.issue("Old client", client=True, expired=True))
+        ),
+        "certificate expired",
+        f"{UNTRUSTED}it has expired (certificate of Old client, level 0)",
+    ),
+}
+
+
+def demanding(authority: Authority) -> tls.TLSConnections:
+    """A listener that lets in only whom this authority has issued a certificate."""
+    return serving(authority.issue("host"), client_ca=str(authority.file), require_client_certificate=True)
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_who_is_not_accepted(authority: Authority, strangers: Authority, why: str) -> None:
+    """Each end's log says what an operator has to know: it names the other's certificate, or explains the alert."""
+    shake, client, server = REFUSED[why]
+    handshake = shake(authority, strangers)
+    assert client in str(handshake.trouble("client"))
+    assert server in str(handshake.trouble("server"))
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "TLS: the peer speaks HTTP, not TLS (http request)"),
+        (b"STOMP\nhost:/\n\n\0", "TLS: the peer does not speak TLS (wrong version number)"),
+        (CONNECT, "TLS: the peer does not speak TLS (https proxy request)"),
+    ],
+    ids=["HTTP", "STOMP", "CONNECT"],
+)
+def test_a_client_that_does_not_speak_tls(authority: Authority, said: bytes, reason: str) -> None:
+    """The log says so; plain STOMP on the TLS port is the likeliest mistake of all."""
+    server = serving(authority.issue("host")).serverConnectionForTLS(PROTOCOL)
+    server.set_accept_state()
+    server.bio_write(said)
+    with pytest.raises(SSL.Error) as caught:
+        server.do_handshake()
+    assert spell(Failure(caught.value)) == reason
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_broker_that_is_not_accepted(tmp_path: Path) -> None:
+    """The log says why; the client is told which upstream, and nothing of certificates; the broker hears nothing."""
+    authority, accepting = Authority(tmp_path, "Authority"), Accepting()
+    own = table(authority.issue("Broker", ("localhost", "broker.example")))
+    listening = listening_service(reactor, "listening", ANY_PORT, accepting, own)
+    async with running(listening):
+        port = port_of(listening)
+        broker = Broker(f"ssl://127.0.0.2:{port}", f"tcp:127.0.0.1:{port}", "127.0.0.2", tls=True)
+        main = upstream(broker=broker, tls=ClientTLS(ca=str(authority.file)))
+        service = RelayService(Config((listener(endpoint=ANY_PORT, upstream=main),)), reactor)
+        with capturedLogs() as logs:
+            async with running(service):
+                client = await call(service._listening.getServiceNamed("public"))
+                client.transport.write(CONNECT)
+                answer = await client.frame()
+                client.transport.loseConnection()
+                await client.gone()
+        server = await accepting.accepted.get()
+        await server.gone()
+    reason = f"{UNTRUSTED}it is for localhost, broker.example, 127.0.0.1, not for 127.0.0.2"
+    refused = f"upstream main: broker {broker} is down: did not connect: {reason} ("
+    assert [text for text in map(formatEvent, logs) if text.startswith(refused)]
+    assert answer.startswith(b"ERROR\nmessage:broker not available\n")
+    assert b"upstream main" in answer
+    assert b"certificate" not in answer
+    assert server.received == b""
 
 
 def test_files_that_cannot_be_used(directory: Path, authority: Authority) -> None:

@@ -17,6 +17,7 @@ from stomprelay.service.clients.clients import LINGERING
 from stomprelay.service.connection.web import WebLegProtocol
 from stomprelay.service.network.upgrade import AcceptedUpgrade, HttpRefusal, WebSocketHandshake
 from stomprelay.service.network.websocket import FRAMES
+from tests.image import ROOT
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
@@ -357,12 +358,12 @@ def test_no_answer_to_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None
     assert client.ends == []
 
 
-def test_nothing_of_it_is_loaded_without_need() -> None:
-    """A relay whose listeners speak no WebSocket knows nothing of it."""
-    program = (
-        "import sys, stomprelay.service.relay; sys.exit('wsproto' in sys.modules or 'h11' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+def test_nothing_is_loaded_without_need() -> None:
+    """A relay whose listeners speak no WebSocket knows nothing of it; nor of the page for Prometheus, unless asked."""
+    start = "from tests.service.harness import RelayHarness; RelayHarness(metrics='tcp:61681')"
+    found = "print({'wsproto', 'h11', 'prometheus_client'} & set(sys.modules))"
+    program = [sys.executable, "-c", f"import sys; {start}; {found}"]
+    assert subprocess.run(program, cwd=ROOT, capture_output=True, check=True).stdout == b"set()\n"
 
 
 # Who is refused before anything was said

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import patch
 
 import pytest
 from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
@@ -23,7 +23,7 @@ from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse as parse_segment
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.condition import DRAINED, DRAINING, Condition, OwnRelay, summed
-from stomprelay.service.admin.sessions import SessionList, SessionQuery, Unavailable
+from stomprelay.service.admin.sessions import SessionQuery, Unavailable
 from stomprelay.service.admin.snapshot import SERVES, Snapshot
 from stomprelay.service.journal.tails import MOST
 from stomprelay.service.log import fields
@@ -36,7 +36,7 @@ from stomprelay.service.workers.child import WorkerPlan, answer, line
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.service import GRACE, WorkersService, _reload
 from stomprelay.service.workers.worker import FIRST, HUNG, LONGEST, STEADY, WITHIN, Child, Worker
-from tests.service.harness import RelayHarness, failover, listener, movable
+from tests.service.harness import RelayHarness, failover, listener, movable, result
 
 SOURCE = ConfigSource("relay.toml", "workers = 2", {"listen": [], "upstream": "tcp://a:1"}, "/somewhere")
 
@@ -218,36 +218,28 @@ def test_one_that_ends_is_started_anew(worker: Worker, reactor: ProcessReactor, 
     assert call.getTime() - reactor.seconds() == pytest.approx(FIRST)
 
 
-def test_last_words(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
-    """A process that ended is heard no more."""
-    reactor.ends()
-    assert reactor.passages[-1].fileno() == -1
-    assert (changes, worker.status, worker.row().state) == ([False], "", "is away")
-
-
-def test_a_system_without_processes(
-    worker: Worker, reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_processes(worker: Worker, reactor: ProcessReactor, log: list[str]) -> None:
     """It is tried again until there is one."""
     reactor.ends()
-    with monkeypatch.context() as patch, capturedLogs() as logs:
-        patch.setattr(reactor, "spawnProcess", Mock(side_effect=OSError(11, "no processes left")))
+    with patch.object(reactor, "spawnProcess", side_effect=OSError(11, "no processes left")):
         reactor.advance(FIRST)
-    assert "no processes left" in formatEvent(logs[0])
+    assert "no processes left" in log[-1]
     assert worker.restarts == 2
     reactor.advance(LONGEST)
     assert (len(reactor.processes), worker.row().state) == (2, "starts")
 
 
 def test_told_to_end(worker: Worker, reactor: ProcessReactor) -> None:
-    """It hears that by the end of its input, and is not started again."""
-    over: list[None] = []
-    _ = worker.stop().addCallback(over.append)
-    assert (reactor.processes[0].done, over, worker.row().state) == (["end"], [], "stops")
+    """It hears that by the end of its input, and is not started again; a signal may come too late."""
+    [process] = reactor.processes
+    over = worker.stop()
+    assert (process.done, over.called, worker.row().state) == (["end"], False, "stops")
     worker.signal("TERM")
-    assert reactor.processes[0].done == ["end", "TERM"]
+    process.gone = True
+    worker.signal("TERM")
+    assert process.done == ["end", "TERM"]
     reactor.ends(ProcessDone(0))
-    assert over == [None]
+    assert over.called
     assert not reactor.getDelayedCalls()
     assert worker.restarts == 0
 
@@ -267,19 +259,12 @@ def test_one_that_hangs_while_it_ends(worker: Worker, reactor: ProcessReactor) -
 
 
 def test_told_to_end_while_it_is_away(worker: Worker, reactor: ProcessReactor) -> None:
-    """Nobody is waited for, and no process begins any more."""
+    """Nobody is heard or waited for, and no process begins any more."""
     reactor.ends()
-    over: list[None] = []
-    _ = worker.stop().addCallback(over.append)
-    assert over == [None]
+    assert (reactor.passages[-1].fileno(), worker.status, worker.row().state) == (-1, "", "is away")
+    assert worker.stop().called
     assert not reactor.getDelayedCalls()
     worker.signal("KILL")
-
-
-def test_a_signal_that_comes_too_late(worker: Worker, reactor: ProcessReactor) -> None:
-    """The process is gone, and its end not yet heard of."""
-    reactor.processes[0].gone = True
-    worker.signal("TERM")
 
 
 def test_one_that_hangs(reactor: ProcessReactor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,9 +293,7 @@ def test_one_that_hangs(reactor: ProcessReactor, tmp_path: Path, monkeypatch: py
 
 
 def test_its_log_is_ours() -> None:
-    """Each line with its own level, text and fields, whatever the pieces in which it comes; what is no event is told
-    of.
-    """
+    """Each line with its own level, text and fields, in whatever pieces it comes; what is no event is told of."""
     speaking = Logger("stomprelay")
     with capturedLogs() as events:
         speaking.warn("{seconds:.1f} s, {who!r}", seconds=1.25, who="a\nb")
@@ -339,10 +322,9 @@ def test_its_log_is_ours() -> None:
 
 def test_one_that_does_not_answer_another_plan(worker: Worker, reactor: ProcessReactor) -> None:
     """Nobody waits for ever."""
-    found: list[str] = []
-    _ = worker.reload().addCallback(found.append)
+    found = worker.reload()
     reactor.advance(WITHIN)
-    assert found == ["it does not answer"]
+    assert result(found) == "it does not answer"
 
 
 def test_what_a_process_is_asked(worker: Worker, reactor: ProcessReactor) -> None:
@@ -367,7 +349,7 @@ def test_what_a_process_is_asked(worker: Worker, reactor: ProcessReactor) -> Non
     assert [each.getErrorMessage() for each in found[4:]] == ["it ended", "it is away"]
 
 
-def test_one_that_cannot_use_another_plan(worker: Worker, reactor: ProcessReactor) -> None:
+def test_one_that_cannot_use_another_plan(worker: Worker, reactor: ProcessReactor, log: list[str]) -> None:
     """Its parent can: it ends in good order, for the next process to read everything anew."""
     [process] = reactor.processes
     process.hears()
@@ -375,12 +357,10 @@ def test_one_that_cannot_use_another_plan(worker: Worker, reactor: ProcessReacto
     _ = Deferred.fromCoroutine(_reload(worker))
     process.hears()
     process.says("relay.toml: listener.a.tls.key: no such file")
-    with capturedLogs() as logs:
-        reactor.passages[0].doRead()
+    reactor.passages[0].doRead()
     assert process.signals == ["TERM"]
-    assert [formatEvent(event) for event in logs] == [
-        "worker 2 cannot use the configuration, and is started anew: relay.toml: listener.a.tls.key: no such file"
-    ]
+    told = "cannot use the configuration, and is started anew: relay.toml: listener.a.tls.key: no such file"
+    assert log[-1].endswith(f"worker 2 {told}")
 
 
 def test_a_plan_is_read_as_the_parent_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,14 +393,13 @@ def test_both_serve(parent: WorkersService, reactor: ProcessReactor, tmp_path: P
     for number in (0, 1):
         reactor.tells("READY=1", "STATUS=0 sessions, 0 listeners", number=number)
     assert parent._status() == "2 of 2 workers serve (1: 0 sessions, 0 listeners; 2: 0 sessions, 0 listeners)"
-    over: list[None] = []
-    _ = parent.stopService().addCallback(over.append)
+    over: Any = parent.stopService()
     assert [each.done for each in reactor.processes] == [["end"], ["end"]]
     assert parent._status().startswith("stopping, 0 of 2 workers serve")
-    assert not over
+    assert not over.called
     for child in reactor.children:
         child.processEnded(Failure(ProcessDone(0)))
-    assert over == [None]
+    assert over.called
     assert not list(tmp_path.iterdir())
     assert not reactor.getDelayedCalls()
 
@@ -445,10 +424,9 @@ def test_nowhere_to_meet(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatc
     assert not reactor.processes
 
 
-def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) -> None:
+def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor, log: list[str]) -> None:
     """One that has begun to end has all its time, with what may come behind it; one that has not is killed earlier."""
-    over: list[None] = []
-    _ = parent.stopService().addCallback(over.append)
+    over = parent.stopService()
     reactor.tells("STOPPING=1", number=1)
     reactor.advance(Config.stop_timeout)
     assert reactor.processes[0].done == ["end", "KILL"]
@@ -456,11 +434,11 @@ def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) 
         reactor.tells("WATCHDOG=1", number=1)
         reactor.advance(1)
     assert reactor.processes[1].done == ["end"]
-    with capturedLogs() as logs:
-        reactor.advance(1)
-    assert [formatEvent(event) for event in logs] == ["workers that do not end are killed"]
+    log.clear()
+    reactor.advance(1)
+    assert log == ["warn: workers that do not end are killed"]
     assert reactor.processes[1].signals == ["KILL"]
-    assert over == [None]
+    assert over.called
 
 
 # The crew
@@ -521,18 +499,15 @@ def asked(crew: Crew, number: int) -> Any:
 
 def total(crew: Crew) -> Snapshot:
     """The sum, which is there at once."""
-    found: list[Snapshot] = []
-    _ = crew.snapshot(whole=True).addCallback(found.append)
-    return found[0]
+    return result(crew.snapshot(whole=True))
 
 
-def test_one_that_does_not_answer(crew: Crew) -> None:
+def test_one_that_does_not_answer(crew: Crew, log: list[str]) -> None:
     """Is in the sum as it was: no counter ever goes back."""
     total(crew)
     asked(crew, 1).state = None
-    with capturedLogs() as logs:
-        assert total(crew).listeners[0].counters["sessions_opened"] == 3
-    assert [formatEvent(event) for event in logs] == ["worker 1 does not answer: no answer"]
+    assert total(crew).listeners[0].counters["sessions_opened"] == 3
+    assert log[-1].endswith("worker 1 does not answer: no answer")
 
 
 def test_what_one_that_ended_has_counted(crew: Crew) -> None:
@@ -552,56 +527,38 @@ def test_what_one_that_ended_has_counted(crew: Crew) -> None:
 
 def test_the_condition_of_a_crew(crew: Crew) -> None:
     """The sum of all that answer; of one that does not, what is known. What is wrong with a journal counts."""
-
-    def now() -> Condition:
-        found: list[Condition] = []
-        _ = crew.condition().addCallback(found.append)
-        return found[0]
-
-    assert now() == Condition(3, workers=2, serving=2)
+    assert result(crew.condition()) == Condition(3, workers=2, serving=2)
     total(crew)
     asked(crew, 1).state = None
     _ = crew.drain(True)
-    with capturedLogs():
-        assert now() == Condition(3, draining=True, workers=2, serving=2)
+    assert result(crew.condition()) == Condition(3, draining=True, workers=2, serving=2)
     crew.workers[0].serves = False
-    assert now() == Condition(1, draining=True, workers=2, serving=1)
+    assert result(crew.condition()) == Condition(1, draining=True, workers=2, serving=1)
     ill, stuck = Condition(1, journal="is ill"), Condition(2, journal="is full", stuck=True)
     assert summed(Condition(0), [ill, stuck, Condition(3)], 3, 3) == Condition(
         6, False, False, *stuck[3:5], 3, 3
     )
 
 
-def reasons(crew: Crew) -> list[str]:
-    """Why no client is to be sent to the relay."""
-    found: list[list[str]] = []
-    _ = crew.obstacles().addCallback(found.append)
-    return found[0]
-
-
 def test_a_crew_is_ready_when_all_are(crew: Crew) -> None:
     """All that accept clients: what any of them says counts, once, and so does one that does not answer."""
-    assert reasons(crew) == []
-    asked(crew, 2).reasons = ["no broker", "the journal"]
-    assert reasons(crew) == ["no broker", "the journal"]
-    asked(crew, 1).reasons = ["no broker"]
-    assert reasons(crew) == ["no broker", "the journal"]
-    asked(crew, 2).reasons = None
-    with capturedLogs():
-        assert reasons(crew) == ["no broker", "worker 2 does not answer"]
-
-
-def test_a_crew_that_stops(crew: Crew) -> None:
-    """Nobody has to be asked."""
-    crew.state.sessions.stopping = True
-    assert reasons(crew) == [DRAINING]
+    for one, two, all_say in (
+        ([], [], []),
+        ([], ["no broker", "the journal"], ["no broker", "the journal"]),
+        (["no broker"], ["no broker", "the journal"], ["no broker", "the journal"]),
+        (["no broker"], None, ["no broker", "worker 2 does not answer"]),
+    ):
+        asked(crew, 1).reasons, asked(crew, 2).reasons = one, two
+        assert result(crew.obstacles()) == all_say
 
 
 def test_a_crew_that_is_drained(crew: Crew) -> None:
-    """All workers refuse clients, one that starts meanwhile as well; nobody has to be asked whether it is ready."""
+    """All workers refuse clients, one that starts meanwhile as well; nobody is asked whether it is ready, then or when
+    the relay stops.
+    """
     _ = crew.drain(True)
     assert [asked(crew, number).orders for number in (1, 2)] == [[("drain", True)]] * 2
-    assert reasons(crew) == [DRAINED]
+    assert result(crew.obstacles()) == [DRAINED]
     assert total(crew).draining
     late = crew.workers[0]
     late.plan = plan_of([])
@@ -611,44 +568,34 @@ def test_a_crew_that_is_drained(crew: Crew) -> None:
     crew.changed(late)
     assert len(asked(crew, 1).orders) == 2
     _ = crew.drain(False)
-    assert reasons(crew) == []
+    assert result(crew.obstacles()) == []
     assert not total(crew).draining
-
-
-def listed(crew: Crew, query: SessionQuery) -> SessionList:
-    """The sessions of all workers that are asked for, which are there at once."""
-    found: list[SessionList] = []
-    _ = crew.sessions(query).addCallback(found.append)
-    return found[0]
+    crew.state.sessions.stopping = True
+    assert result(crew.obstacles()) == [DRAINING]
 
 
 def test_a_session_is_ended_where_it_is(crew: Crew) -> None:
     """Nobody else has it; where one does not answer and no other has it, that is not taken for no."""
     here, _, there = (each.name for number in (1, 2) for each in asked(crew, number).state.sessions)
-    found: list[Any] = []
-    _ = crew.kill(here).addCallback(found.append)
-    _ = crew.kill(here).addCallback(found.append)
-    assert found == [True, False]
-    left = [each.session for each in listed(crew, SessionQuery()).sessions]
+    assert (result(crew.kill(here)), result(crew.kill(here))) == (True, False)
+    left = [each.session for each in result(crew.sessions(SessionQuery())).sessions]
     assert (len(left), here in left) == (2, False)
     asked(crew, 1).state = None
-    _ = crew.kill(there).addCallback(found.append)
-    _ = crew.kill("nobody-1").addErrback(lambda failure: found.append(failure.check(Unavailable)))
-    assert found[2:] == [True, Unavailable]
+    assert result(crew.kill(there))
+    with pytest.raises(Unavailable):
+        result(crew.kill("nobody-1"))
 
 
-def test_orders_reach_all(crew: Crew) -> None:
+def test_orders_reach_all(crew: Crew, log: list[str]) -> None:
     """Those that serve; who does not answer is logged, and keeps nobody from the others."""
     found = crew.state.brokers.find("192.0.2.1:61613")
     uri = found[0].broker.uri
-    done: list[None] = []
-    _ = crew.pause(found, 5.0).addCallback(done.append)
+    result(crew.pause(found, 5.0))
     assert crew.paused == [uri]
     assert [row.state for row in total(crew).brokers] == ["paused", "unknown"]
-    with capturedLogs() as logs:
-        _ = crew.resume(found).addCallback(done.append)
-    assert done == [None, None]
-    assert len(logs) == 2
+    log.clear()
+    result(crew.resume(found))
+    assert len(log) == 2
     assert asked(crew, 1).orders == asked(crew, 2).orders == [("pause", uri, 5.0), ("resume", uri)]
     assert crew.paused == []
 
@@ -670,18 +617,16 @@ def test_one_that_starts_while_brokers_are_paused(crew: Crew) -> None:
 def test_what_passes_at_each_worker(crew: Crew) -> None:
     """Is shown as of one relay; who does not answer is named, and where too many watch, that is said."""
     assert list(crew.state.sessions.listeners) == ["public"]
-    found: list[Any] = []
     request = TailRequest("one")
-    _ = crew.tail(request).addCallback(found.append)
+    assert result(crew.tail(request)) == TailAnswer(began=True)
     for number in (1, 2):
         asked(crew, number).state.sessions.stop()
-    _ = crew.tail(request).addCallback(found.append)
-    assert found[0] == TailAnswer(began=True)
-    ended = [each for each in records_of(parse_segment(found[1].segment)) if isinstance(each, Record)]
+    segment = result(crew.tail(request)).segment
+    ended = [each for each in records_of(parse_segment(segment)) if isinstance(each, Record)]
     assert [each.event and each.event.event for each in ended] == ["error", "disconnected"] * 3
     asked(crew, 2).state = None
-    _ = crew.tail(request).addCallback(found.append)
-    assert found[2] == TailAnswer(missing=("worker 2",))
-    for number in range(MOST):
-        _ = crew.tail(TailRequest(str(number))).addErrback(lambda failure: found.append(failure.value))
-    assert str(found[3]) == "4 watch already, and no more may at a time"
+    assert result(crew.tail(request)) == TailAnswer(missing=("worker 2",))
+    for number in range(MOST - 1):
+        result(crew.tail(TailRequest(str(number))))
+    with pytest.raises(Unavailable, match=r"^4 watch already, and no more may at a time$"):
+        result(crew.tail(TailRequest("more")))

@@ -50,9 +50,7 @@ def test_the_receipt_that_was_asked_for(
     receipt=st.one_of(st.none(), strategies.octets),
     detail=st.text(st.characters(codec="utf-8"), max_size=40),
 )
-def test_no_receipt_and_no_detail_can_break_the_frame(
-    dialect: Dialect, receipt: bytes | None, detail: str
-) -> None:
+def test_nothing_can_break_the_frame(dialect: Dialect, receipt: bytes | None, detail: str) -> None:
     """What a client sent comes back in its ERROR: always one frame, its first header the reason."""
     headers, body = heard(complain(FrameError("wrong", detail, receipt=receipt), dialect), dialect)
     assert headers[0] == (b"message", b"wrong")

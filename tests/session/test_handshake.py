@@ -29,9 +29,6 @@ def accord(lines: bytes = b"") -> Accord:
     return Accord.read(first(b"CONNECTED\n" + lines + b"\n\0", Side.UPSTREAM))
 
 
-# ------------------------------------------------------------------ the client's offer
-
-
 def test_an_offer_tells_no_secret() -> None:
     """Its repr shows neither passcode nor any other header."""
     assert "secret" not in repr(offer(b"login:me\npasscode:secret\nAuthorization:secret\n"))
@@ -52,15 +49,10 @@ def test_an_offer_tells_no_secret() -> None:
         (b"1.1, 1.2", ALL, V1_2),
     ],
 )
-def test_the_version_that_is_agreed_on(
-    accept: bytes | None, spoken: frozenset[bytes], dialect: Dialect
-) -> None:
+def test_the_agreed_version(accept: bytes | None, spoken: frozenset[bytes], dialect: Dialect) -> None:
     """The highest in common, whatever the order."""
     lines = b"" if accept is None else b"accept-version:" + accept + b"\n"
     assert offer(lines).agree(spoken) is dialect
-
-
-# ------------------------------------------------------------------ CONNECT for a broker
 
 
 @pytest.mark.parametrize(
@@ -148,9 +140,6 @@ def test_a_header_of_our_own(lines: bytes, value: bytes | None, wire: bytes) -> 
     assert offer(lines).connect(ONLY_1_0, OURS, added=OwnHeader(b"X-Client", value)) == wire
 
 
-# ------------------------------------------------------------------ the broker's accord
-
-
 @pytest.mark.parametrize(
     ("lines", "terms"),
     [
@@ -167,9 +156,6 @@ def test_a_header_of_our_own(lines: bytes, value: bytes | None, wire: bytes) -> 
 def test_the_terms_of_an_accord(lines: bytes, terms: Terms) -> None:
     """A broker that spells them badly beats as one that does not."""
     assert accord(lines).terms == terms
-
-
-# ------------------------------------------------------------------ CONNECTED for a client
 
 
 @pytest.mark.parametrize(

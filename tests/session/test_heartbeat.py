@@ -30,9 +30,6 @@ def intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
     return send, silent.deadline - START
 
 
-# ------------------------------------------------------------------ the header
-
-
 @pytest.mark.parametrize(
     ("value", "terms"),
     [
@@ -73,9 +70,6 @@ def test_any_other_header_is_refused(value: bytes) -> None:
     assert len(caught.value.detail) < 100
 
 
-# ------------------------------------------------------------------ the arithmetic
-
-
 @pytest.mark.parametrize(
     ("cx", "cy", "sx", "sy", "from_client", "from_server"),
     [
@@ -107,17 +101,11 @@ def test_the_intervals(cx: int, cy: int, sx: int, sy: int, from_client: float, f
     assert intervals(server, client) == pytest.approx((from_server, from_client))
 
 
-# ------------------------------------------------------------------ our beats
-
-
 @pytest.mark.parametrize(("idle", "due"), [(0.1, 1.0), (0.5, 5.0), (0.9, 9.0), (1.0, 10.0)])
 def test_how_early_we_beat_is_configured(idle: float, due: float) -> None:
     """`idle` is the share of the agreed interval; ours counts, not the peer's."""
     heartbeat = agreed(Terms(10000, 0, idle=idle), Terms(0, 10000, idle=0.3))
     assert heartbeat.deadline == pytest.approx(START + due)
-
-
-# ------------------------------------------------------------------ brokers that agree on nothing
 
 
 def test_keeping_alive_never_slows_an_agreed_beat() -> None:
@@ -129,8 +117,6 @@ def test_keeping_alive_never_slows_an_agreed_beat() -> None:
     heartbeat.keep_alive(20, START)
     assert heartbeat.deadline == START + 20
 
-
-# ------------------------------------------------------------------ properties
 
 _ms = st.one_of(st.just(0), st.integers(1, 120_000))
 terms = st.builds(

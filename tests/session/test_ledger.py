@@ -34,9 +34,6 @@ def pending(ledger: Ledger, deliveries: Iterable[Delivery]) -> list[bytes]:
     return [each.message_id for each in deliveries if ledger.by_token(each.token) is each]
 
 
-# ------------------------------------------------------------------ names
-
-
 @pytest.mark.parametrize("inside", [False, True], ids=["alone", "transaction"])
 @pytest.mark.parametrize("kind", ["tokened", "hidden"])
 def test_names_that_the_client_does_not_know(kind: str, inside: bool) -> None:
@@ -66,9 +63,6 @@ def test_a_hidden_name_that_comes_again() -> None:
     assert ledger.settled(two)
     assert not ledger.settled(one)
     assert not ledger.hides(b"n")
-
-
-# ------------------------------------------------------------------ bounds
 
 
 def test_nothing_is_kept_of_what_was_settled_behind_its_namesake() -> None:
@@ -106,8 +100,6 @@ def test_what_an_ended_subscription_gets_back_does_not_crowd_for_ever() -> None:
         ledger.aborted(b"t")
         assert (ledger.full, ledger.crowded, len(ledger)) == (False, False, 2)
 
-
-# ------------------------------------------------------------------ against a list
 
 operations = st.lists(
     st.one_of(
@@ -191,9 +183,6 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
         remembered = len([each for each in waiting if each not in lost]) + sum(map(len, held.values()))
         assert ledger.full is (remembered >= 8)
         assert ledger.crowded is (remembered * 2 > 8)
-
-
-# ------------------------------------------------------------------ a broker is lost
 
 
 def test_a_twin_that_a_transaction_gives_back() -> None:

@@ -58,9 +58,6 @@ def found(it: Session, name: bytes) -> Delivery:
     return delivery
 
 
-# ------------------------------------------------------------------ what an ACK covers
-
-
 @in_all_versions
 def test_a_cumulative_ack(version: bytes) -> None:
     """It covers what came before on its subscription, whether it has become a delivery or not, and nothing else."""
@@ -78,9 +75,6 @@ def test_a_cumulative_ack(version: bytes) -> None:
     assert [each.gone for each in old] == [True, True, False, False]
     assert (len(it.ledger), it.ledger.awaited) == (4, 4)
     assert [it.ledger.by_message(each) is None for each in (b"a3", b"a4", b"c2")] == [True, False, False]
-
-
-# ------------------------------------------------------------------ what has to be looked at
 
 
 @in_all_versions
@@ -123,9 +117,6 @@ def test_where_room_would_have_to_be_made() -> None:
     assert it.ledger.forgot
     assert not delivered(it, b"6")
     assert not acknowledged(it, b"4")
-
-
-# ------------------------------------------------------------------ receipts
 
 
 def test_receipts_that_are_too_many() -> None:

@@ -11,9 +11,6 @@ def sub(*headers: tuple[bytes, bytes]) -> Headers:
     return list(headers)
 
 
-# ------------------------------------------------------------------ opened
-
-
 def test_a_name_of_ours_is_nobody_elses() -> None:
     """A client may have chosen the very id that would come next, as a relay behind a relay sees it."""
     subscriptions = Subscriptions()
@@ -21,9 +18,6 @@ def test_a_name_of_ours_is_nobody_elses() -> None:
     ours = subscriptions.opened(sub(B))
     assert len(subscriptions) == 3
     assert [subscriptions.named(each.id) for each in [*theirs, ours]] == [*theirs, ours]
-
-
-# ------------------------------------------------------------------ delivered
 
 
 def test_a_message_that_names_none_is_found_by_destination() -> None:
@@ -51,13 +45,8 @@ def test_ended_subscriptions_are_not_remembered_for_ever() -> None:
     assert len(subscriptions) == 0
 
 
-# ------------------------------------------------------------------ messages that come late
-
-
 def test_a_message_by_a_name_that_the_broker_made() -> None:
-    """Artemis makes one for a subscription of 1.0 that has none: it is found by destination, but not one that its
-    client named.
-    """
+    """Artemis makes one on 1.0: it is found by destination, but not one that its client named."""
     subscriptions = Subscriptions()
     one = subscriptions.opened(sub(A))
     subscriptions.opened(sub((b"id", b"2"), B))

@@ -1,12 +1,15 @@
 """`python -m sim`: its worlds are the same each time, it finds a relay that is wrong, and it finds nothing else."""
 
+import gc
 import os
 import random
 import re
 import subprocess
 import sys
+import weakref
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, wraps
+from itertools import count, repeat
 from multiprocessing import get_context
 from pathlib import Path
 from xml.etree import ElementTree
@@ -177,6 +180,17 @@ def test_a_world_is_made_small(
         names[name]()
     monkeypatch.undo()
     names[name]()
+
+
+def test_nothing_is_left_of_a_world() -> None:
+    """When it is over, nothing refers to it: memory may be compared from one world to another."""
+    plan = next(plan for plan in map(draw, repeat(1), count()) if plan.scene.settings["journal"])
+    world = World(plan)
+    net = weakref.ref(world.net)
+    world.play()
+    del world
+    gc.collect()
+    assert net() is None
 
 
 def test_memory_that_grows_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

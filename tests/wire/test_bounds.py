@@ -74,9 +74,7 @@ def test_every_length_at_the_end_of_a_page(brink: Brink, data: st.DataObject) ->
 
 @pytest.mark.deep
 def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
-    """All of them, and those of frames spelled anew, again in another process, where what is compiled was built to tell
-    of any read or write out of bounds.
-    """
+    """In another process, with what is compiled built to tell of any read or write out of bounds."""
     compiled = ["stomprelay/wire/_scan.pyx", "stomprelay/wire/_respell.pyx", "stomprelay/session/_rows.pyx"]
     cases = (
         "tests/wire",

@@ -43,9 +43,6 @@ every = pytest.mark.parametrize("dialect", [*SPECIFIED, *OTHERS.values()], ids=[
 dialects = st.sampled_from([*SPECIFIED, *OTHERS.values()])
 
 
-# ------------------------------------------------------------------ the records
-
-
 FACTS: list[tuple[str, object, object, object]] = [
     ("version", b"1.0", b"1.1", b"1.2"),
     ("reads", set(), {b"\\", b"\n", b":"}, {b"\\", b"\n", b":", b"\r"}),
@@ -70,9 +67,6 @@ FACTS: list[tuple[str, object, object, object]] = [
 def test_the_facts_of_the_versions(fact: str, in_1_0: object, in_1_1: object, in_1_2: object) -> None:
     """Each fact of each record is what the specification of that version says."""
     assert [getattr(dialect, fact) for dialect in SPECIFIED] == [in_1_0, in_1_1, in_1_2]
-
-
-# ------------------------------------------------------------------ escapes: one table for both directions
 
 
 @pytest.mark.parametrize(
@@ -100,9 +94,7 @@ def test_the_facts_of_the_versions(fact: str, in_1_0: object, in_1_1: object, in
     ],
     ids=repr,
 )
-def test_escapes_are_read_in_one_pass(
-    wire: bytes, in_1_0: bytes, in_1_1: bytes, in_1_2: bytes | None
-) -> None:
+def test_escapes_in_one_pass(wire: bytes, in_1_0: bytes, in_1_1: bytes, in_1_2: bytes | None) -> None:
     """Each spelling in each version; None where it is a fatal error."""
     for dialect, value in zip(SPECIFIED, [in_1_0, in_1_1, in_1_2], strict=True):
         if value is None:
@@ -138,9 +130,6 @@ def test_a_broker_that_unescapes_what_it_never_escapes() -> None:
     assert ACTIVEMQ_1_0.decode(b"path", b"C:\\new") == b"C:\\new"
 
 
-# ------------------------------------------------------------------ padding, line ends, order
-
-
 @pytest.mark.parametrize("name", sorted(PROTOCOL_HEADERS), ids=bytes.decode)
 def test_padding_of_protocol_headers(name: bytes) -> None:
     """1.0 clients may pad, and nobody means a blank around a destination; 1.1 and 1.2 never trim."""
@@ -154,9 +143,6 @@ def test_a_lenient_reader_loses_no_line() -> None:
     assert LENIENT_1_1.read(b"a:b\nnonsense\n:c\n") == [(b"a", b"b"), (b"", b"nonsense"), (b"", b"c")]
 
 
-# ------------------------------------------------------------------ negotiation
-
-
 @pytest.mark.parametrize(
     "text", [b"a\nb:c", b"\n\n", b"a\nSEND\n\n\0", b"evil\ndestination:/queue/x"], ids=repr
 )
@@ -167,9 +153,6 @@ def test_no_text_can_break_out_of_its_line(dialect: Dialect, text: bytes) -> Non
         assert dialect.write([(b"k", text)]).count(b"\n") == 1
     if dialect.nameable(text):
         assert dialect.write([(text, b"v")]).count(b"\n") == 1
-
-
-# ------------------------------------------------------------------ properties
 
 
 @settings(max_examples=3 * settings().max_examples)

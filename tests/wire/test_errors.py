@@ -20,9 +20,7 @@ kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
     ],
     ids=repr,
 )
-def test_what_the_peer_sent_is_for_the_peer_alone(
-    kind: type[StompError], detail: str, quoted: bytes | None, explanation: str
-) -> None:
+def test_who_is_told(kind: type[StompError], detail: str, quoted: bytes | None, explanation: str) -> None:
     """The beginning of it, printable; what is logged has none of it."""
     error = kind("odd", detail, quoted=quoted)
     assert error.explanation == explanation

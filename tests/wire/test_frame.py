@@ -22,9 +22,6 @@ def one(wire: bytes, dialect: Dialect = V1_2) -> Frame:
     return next(decoder.frames())
 
 
-# ------------------------------------------------------------------ slices
-
-
 @pytest.mark.parametrize("before", [b"", b"\n", b"\r\n\0", b"RECEIPT\nreceipt-id:1\n\n\0"], ids=repr)
 @pytest.mark.parametrize("behind", [b"", b"\r\n", b"\0", b"SEND\n\n\0", b"SE"], ids=repr)
 def test_the_parts_of_a_frame(before: bytes, behind: bytes) -> None:
@@ -68,9 +65,6 @@ def test_a_repr_tells_no_secret() -> None:
     assert str(len(LF)) in repr(one(b"\n" + LF + b"\n"))
 
 
-# ------------------------------------------------------------------ one header
-
-
 @pytest.mark.parametrize(
     ("head", "raw"),
     [
@@ -97,9 +91,6 @@ def test_a_repr_tells_no_secret() -> None:
 def test_the_first_value_of_a_header(head: bytes, raw: bytes | None) -> None:
     """Whole name, exact case, first of its kind; as it stands on the wire."""
     assert one(b"SEND\n" + head + b"\nfoo:body\n\0").raw(b"foo") == raw
-
-
-# ------------------------------------------------------------------ plain
 
 
 @pytest.mark.parametrize(
@@ -132,9 +123,7 @@ def test_what_is_plain(head: bytes, *, in_1_0: bool, in_1_1: bool, in_1_2: bool)
 @settings(max_examples=3 * settings().max_examples)
 @given(dialect=st.sampled_from(list(DIALECTS.values())), data=st.data())
 def test_plain_means_the_same_everywhere(dialect: Dialect, data: st.DataObject) -> None:
-    """A plain head read in its own dialect and written in any other is the same bytes; and where padding was
-    looked for, all three read the same.
-    """
+    """A plain head is the same bytes in every dialect; and where padding was looked for, all read the same."""
     headers = data.draw(strategies.headers(dialect))
     frame = one(compose(SEND, headers, dialect), dialect)
     if frame.plain:
@@ -146,9 +135,6 @@ def test_plain_means_the_same_everywhere(dialect: Dialect, data: st.DataObject) 
         for name, value in reversed(read):
             if name not in [other for other, _ in read[: read.index((name, value))]]:
                 assert frame.header(name, dialect) == value
-
-
-# ------------------------------------------------------------------ frames of our own making
 
 
 @pytest.mark.parametrize(
@@ -192,9 +178,7 @@ def parsed(wire: bytes, dialect: Dialect) -> tuple[bytes, Headers, bytes]:
     body=strategies.bodies,
     data=st.data(),
 )
-def test_what_is_composed_is_decoded_again(
-    dialect: Dialect, command: bytes, body: bytes, data: st.DataObject
-) -> None:
+def test_composed_and_decoded(dialect: Dialect, command: bytes, body: bytes, data: st.DataObject) -> None:
     """Any headers that a dialect can say, and any body, come back from the decoder."""
     headers = data.draw(strategies.headers(dialect))
     length = [(CONTENT_LENGTH, b"%d" % len(body))]

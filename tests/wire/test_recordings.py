@@ -43,9 +43,6 @@ def some(*patterns: str) -> list[Recording]:
     return [recording for recording in recordings() if any(recording.name in names for names in found)]
 
 
-# ------------------------------------------------------------------ what brokers said
-
-
 class Said(NamedTuple):
     """One frame of a broker."""
 
@@ -86,7 +83,7 @@ def hear(chunks: Iterable[bytes]) -> Heard:
 
 UNREADABLE = {
     # Published with a NUL in a header: where such a frame ends depends on who reads it.
-    "*/malformed/J": "NUL in a frame's head",
+    "*/malformed/J": "NUL in a frame's head"
 }
 
 
@@ -167,9 +164,6 @@ def test_what_a_broker_says_reaches_the_client(pattern: str, odd: tuple[bytes, b
         heard = hear([recording.received])
         assert (heard.error, heard.buffered) == (None, 0), recording.name
         assert odd in [header for frame in heard.frames for header in frame.headers]
-
-
-# ------------------------------------------------------------------ what clients said
 
 
 REFUSED_BY_NOTE = {

@@ -65,9 +65,7 @@ _QUERY: Final = "sql.streaming.queryId"
 
 
 def _told_alone(method: Callable[P, T]) -> Callable[P, T]:
-    """Return `method`, changed so that its errors about options, columns or the spool reach the user without a
-    traceback.
-    """
+    """Return `method`, changed so that its errors about options, columns or the spool come without a traceback."""
 
     @wraps(method)
     def called(*given: P.args, **named: P.kwargs) -> T:

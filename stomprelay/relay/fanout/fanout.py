@@ -229,12 +229,12 @@ class Fanout:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
         if receipt is None:
             return not target.fans
-        member.faults = 0
+        if member.resender.advances(receipt):
+            member.faults = 0
         member.erred = False
         member.link.received_receipt(receipt)
         if member.disconnecting and receipt == self._asked:
-            confirmed = self._disconnected(member, receipt)
-            return confirmed and not (self._ends or self._is_ours(receipt))
+            return self._disconnected(member, receipt) and not (self._ends or self._is_ours(receipt))
         if not member.resender.received(receipt):
             return False
         confirmation = self._quorum.confirmations.confirm(member, receipt)

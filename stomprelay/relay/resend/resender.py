@@ -248,6 +248,10 @@ class Caution:
             if key == self._suspect:
                 self._acquit()
 
+    def advances(self, receipt: bytes) -> bool:
+        """Return whether the next broker is not asked again for this receipt, which comes now."""
+        return isinstance(self._flight.get(receipt, b""), bytes)
+
     def erred(self) -> None:
         """The broker sent an ERROR without a receipt: it may answer any part, so no part is awaited any more."""
         for receipt in [*self._flight]:
@@ -715,6 +719,10 @@ class Resender:
             return False
         self._caution.answered(receipts[-1])
         return True
+
+    def advances(self, receipt: bytes) -> bool:
+        """Return whether this RECEIPT, which comes now, confirms more than the relay asks each next broker for."""
+        return self._caution.advances(receipt)
 
     def refused(self, receipt: bytes | None) -> None:
         """Record an ERROR. The frame that asked for this receipt, if the ERROR names one, gets no other answer."""

@@ -26,9 +26,7 @@ from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
 
 RESERVED_SHARE: Final = 10
-"""One of so many descriptors is kept for sessions that change brokers: their old and new connections exist at the same
-time.
-"""
+"""One of so many descriptors is kept for sessions that change brokers: these have two connections for a while."""
 LINGERING: Final = 24
 """Refused clients that may take time to read the ERROR; if there are more, the oldest is closed."""
 RESERVE: Final = LINGERING + 32

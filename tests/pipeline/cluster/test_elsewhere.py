@@ -6,17 +6,15 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from chaos import source, tables
 from stomprelay.pipeline.schema import TABLES
 from tests.pipeline.cluster.standalone import once, standalone
 from tests.pipeline.cluster.test_tables import PATIENCE, here, small
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.long, pytest.mark.spark]
 
@@ -58,7 +56,7 @@ def fetch(client: Any, prefix: str, into: Path) -> None:
                 path.write_bytes(body.getvalue())
 
 
-def test_all_of_it_is_on_s3(spark: "SparkSession", small: Path, tmp_path: Path) -> None:
+def test_all_of_it_is_on_s3(spark: SparkSession, small: Path, tmp_path: Path) -> None:
     """The tables are those that one machine makes on its disk; a second run goes on where the first was."""
     (tmp_path / "cluster").mkdir()
     with s3() as (url, client), standalone(tmp_path / "cluster") as cluster:

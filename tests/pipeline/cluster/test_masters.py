@@ -3,16 +3,14 @@
 import socket
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline import cli
 from stomprelay.pipeline.spark import errors, executors, launch, tasks
 from stomprelay.pipeline.spark.errors import MissingSpark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _UNRESOLVED = """\
 :: loading settings :: url = jar:file:/ivy-2.5.3.jar!/org/apache/ivy/core/settings/ivysettings.xml
@@ -128,7 +126,7 @@ def test_executors_without_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.spark
 @pytest.mark.ci
-def test_a_session_beside_another(spark: "SparkSession") -> None:
+def test_a_session_beside_another(spark: SparkSession) -> None:
     """Where Spark runs already, ours has the settings that it needs, and those of the other but for these; it ends
     without the other.
     """
@@ -147,7 +145,7 @@ def test_a_session_beside_another(spark: "SparkSession") -> None:
 
 
 @pytest.mark.spark
-def test_partitions_fit_the_cores(spark: "SparkSession") -> None:
+def test_partitions_fit_the_cores(spark: SparkSession) -> None:
     """Two for each core that is there; what the user chose stays."""
     executors.fit(spark)
     assert spark.conf.get(tasks.PARTITIONS) == "1"

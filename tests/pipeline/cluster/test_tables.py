@@ -3,9 +3,9 @@
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from chaos import tables
 from stomprelay.pipeline.follow.progress import ProgressLine
@@ -15,9 +15,6 @@ from stomprelay.pipeline.settings import Settings
 from tests.e2e.child import Child
 from tests.pipeline.cluster.standalone import Standalone, once, standalone
 from tests.pipeline.recorded_world import RecordedWorld
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -52,7 +49,7 @@ def through(child: Child) -> str:
     return child.output
 
 
-def here(spark: "SparkSession", journal: Path, into: Path) -> Path:
+def here(spark: SparkSession, journal: Path, into: Path) -> Path:
     """The same on this machine alone."""
     settings = Settings(journal=str(journal), tables=str(into))
     Stream(spark, settings, ProgressLine(io.StringIO())).once()
@@ -69,7 +66,7 @@ def files(root: Path, table: str) -> int:
 
 @pytest.mark.deep
 def test_a_cluster_makes_the_same_tables(
-    spark: "SparkSession", cluster: Standalone, small: Path, tmp_path: Path
+    spark: SparkSession, cluster: Standalone, small: Path, tmp_path: Path
 ) -> None:
     """Whose executors have nothing of ours installed; and few files, where there are few rows."""
     child = once(cluster.url, small, tmp_path / "far", **BRIEF)

@@ -5,18 +5,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from chaos import source, tables
 from stomprelay.pipeline.schema import TABLES
 from tests.e2e.child import Child
 from tests.pipeline.cluster.standalone import LOOPBACK, Standalone, once, standalone
 from tests.pipeline.cluster.test_tables import PATIENCE, here, small, through
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.long, pytest.mark.spark]
 
@@ -43,7 +40,7 @@ def failed(child: Child) -> str:
     return line
 
 
-def test_executors_of_the_drivers_own_machine(spark: "SparkSession", small: Path, tmp_path: Path) -> None:
+def test_executors_of_the_drivers_own_machine(spark: SparkSession, small: Path, tmp_path: Path) -> None:
     """`local-cluster` is one, too: executors are processes of their own."""
     child = once("local-cluster[2,1,1024]", small, tmp_path / "far")
     near = here(spark, small, tmp_path / "near")
@@ -53,7 +50,7 @@ def test_executors_of_the_drivers_own_machine(spark: "SparkSession", small: Path
 
 @pytest.mark.parametrize("master", ["local[2]", "cluster"])
 def test_spark_submit(
-    spark: "SparkSession", cluster: Standalone, small: Path, tmp_path: Path, master: str
+    spark: SparkSession, cluster: Standalone, small: Path, tmp_path: Path, master: str
 ) -> None:
     """It starts Java, and then the program, by its file."""
     import pyspark
@@ -103,7 +100,7 @@ def test_more_memory_than_any_worker_has(cluster: Standalone, small: Path, tmp_p
 
 @pytest.mark.parametrize("master", ["local[2]", "cluster"])
 def test_a_disk_that_is_full(
-    spark: "SparkSession", cluster: Standalone, small: Path, tmp_path: Path, master: str
+    spark: SparkSession, cluster: Standalone, small: Path, tmp_path: Path, master: str
 ) -> None:
     """A sentence; where there is room again, the next run makes the tables that the first would have made."""
     url = cluster.url if master == "cluster" else master

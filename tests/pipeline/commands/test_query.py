@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline import options
 from stomprelay.pipeline.commands import query
@@ -19,9 +20,6 @@ from stomprelay.pipeline.spark import errors, launch
 from stomprelay.pipeline.store.store import StoreError
 from tests.pipeline.report.tables import build
 from tests.pipeline.rows import FRAME, MESSAGE, delivery, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 AT = datetime(2026, 11, 21, 8, 0, 0, 123456, UTC)
@@ -110,7 +108,7 @@ def test_an_error_is_a_sentence(said: str, sentence: str) -> None:
 
 
 @pytest.fixture
-def tables(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def tables(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Some, and the session of the tests in place of another."""
     torn = [
         {"segment": "a.journal", "position": 1, "length": 2},
@@ -181,7 +179,7 @@ def of_columns() -> list[str]:
 
 @pytest.mark.spark
 def test_duckdb_and_spark_take_every_query_of_the_pages(
-    spark: "SparkSession", tables: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both by the same words, and no column has a name that one of them reserves, Spark where it is strictest, too."""
     duckdb = pytest.importorskip("duckdb")

@@ -4,9 +4,9 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from bench.journals import World, make
 from stomprelay.pipeline import cli, options
@@ -18,18 +18,15 @@ from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import StoreError
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.spark
 
 
-def run(spark: "SparkSession", settings: Settings) -> None:
+def run(spark: SparkSession, settings: Settings) -> None:
     """One run over what is there."""
     Stream(spark, settings, ProgressLine(io.StringIO())).once()
 
 
-def content(spark: "SparkSession", settings: Settings, table: str) -> list[str]:
+def content(spark: SparkSession, settings: Settings, table: str) -> list[str]:
     """All of a table, row by row, but for the batch: compaction of files leaves the first and the last one."""
     rows = opened(spark, settings.tables, settings.format).read(table).drop("batch")
     return sorted(row[0] for row in rows.selectExpr("to_json(struct(*))").collect())
@@ -44,7 +41,7 @@ def journal(folder: Path) -> int:
 
 @pytest.mark.deep
 def test_the_tables_are_those_of_files(
-    with_delta: "SparkSession",
+    with_delta: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

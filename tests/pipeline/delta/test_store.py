@@ -4,9 +4,10 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TABLES, TRAFFIC, Column
 from stomprelay.pipeline.store import delta as module
@@ -15,9 +16,6 @@ from stomprelay.pipeline.store.layout import found
 from stomprelay.pipeline.store.store import Compacted, StoreError, batch_name
 from tests.pipeline import rows as made
 from tests.pipeline.store.test_store import HOUR, LATER, NEXT, messages, said, traffic
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.spark
 
@@ -51,7 +49,7 @@ def test_a_batch_that_is_done_again_may_make_fewer_slices(store: DeltaStore) -> 
 def test_rows_under_a_name(store: DeltaStore) -> None:
     """Are written anew, and removed, whatever batches do beside them; `--as-of` knows of which batch that was."""
 
-    def damage(reason: str) -> "DataFrame":
+    def damage(reason: str) -> DataFrame:
         return store.spark.createDataFrame([("s", 0, 1, reason)], QUARANTINE.ddl)
 
     store.append("quarantine", 0, damage("torn"))
@@ -139,7 +137,7 @@ def test_files_of_an_hour_become_few(store: DeltaStore, monkeypatch: pytest.Monk
     assert len(list(Path(store.root).rglob("messages/**/*.parquet"))) == files
 
 
-def history(store: DeltaStore, table: str) -> "DataFrame":
+def history(store: DeltaStore, table: str) -> DataFrame:
     """What was done to a table, the newest first."""
     return store.spark.sql(f"DESCRIBE HISTORY {store._sql(table)}")
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.journal.segment import CLOSED, OPEN
 from stomprelay.pipeline.follow import stream
@@ -20,9 +21,6 @@ from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.settings import SECOND, Settings
 from stomprelay.pipeline.store.store import Store
 from tests.pipeline import journal_files as made
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -39,14 +37,14 @@ class Written(NamedTuple):
     receipts: tuple[str, ...]
 
 
-def once(spark: "SparkSession", settings: Settings) -> list[str]:
+def once(spark: SparkSession, settings: Settings) -> list[str]:
     """One run; the lines that the user sees."""
     out = io.StringIO()
     Stream(spark, settings, ProgressLine(out), MATCHING).once()
     return out.getvalue().splitlines()
 
 
-def rows(spark: "SparkSession", settings: Settings, table: str) -> list[Any]:
+def rows(spark: SparkSession, settings: Settings, table: str) -> list[Any]:
     """All rows of a table."""
     return Store(spark, settings.tables).read(table).collect()
 
@@ -80,7 +78,7 @@ def accounted(written: list[Written], quarantine: list[Any], folder: Path) -> Co
     return found
 
 
-def test_every_frame_is_accounted_for(spark: "SparkSession", tmp_path: Path) -> None:
+def test_every_frame_is_accounted_for(spark: SparkSession, tmp_path: Path) -> None:
     """Segments that are missing, torn, damaged, of a newer version, none at all, there twice, by clocks that are wrong,
     and one of which blocks were taken out; and then a missing one comes after all.
     """
@@ -148,7 +146,7 @@ def test_every_frame_is_accounted_for(spark: "SparkSession", tmp_path: Path) -> 
 
 
 def test_what_a_dead_relay_left_is_final(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As soon as its limits have passed: neither it nor its gap is waited for, whatever another relay writes."""
     later = made.START + 4 * 3600 * SECOND

@@ -5,9 +5,10 @@ import os
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.follow import stream
 from stomprelay.pipeline.follow.progress import ProgressLine
@@ -18,9 +19,6 @@ from stomprelay.pipeline.store.store import Batch, Store, StoreError
 from tests.e2e.child import PATIENCE
 from tests.pipeline import journal_files as made
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.spark
 
 SEND = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n"
@@ -28,7 +26,7 @@ NOTHING_ELSE: tuple[Step, ...] = ()
 
 
 def run(
-    spark: "SparkSession", settings: Settings, steps: tuple[Step, ...] = NOTHING_ELSE
+    spark: SparkSession, settings: Settings, steps: tuple[Step, ...] = NOTHING_ELSE
 ) -> tuple[Stream, str]:
     """One run over what is there; answers what the user saw, too."""
     out = io.StringIO()
@@ -37,13 +35,13 @@ def run(
     return made_stream, out.getvalue()
 
 
-def receipts(spark: "SparkSession", settings: Settings) -> list[str]:
+def receipts(spark: SparkSession, settings: Settings) -> list[str]:
     """Those of the SENDs in the table."""
     rows = Store(spark, settings.tables).read("frames").where("command = 'SEND'")
     return sorted(row.receipt for row in rows.select("receipt").collect())
 
 
-def quarantine(spark: "SparkSession", settings: Settings) -> dict[str, str]:
+def quarantine(spark: SparkSession, settings: Settings) -> dict[str, str]:
     """Name of the file and reason."""
     rows = Store(spark, settings.tables).read("quarantine").collect()
     return {Path(row.segment).name: row.reason for row in rows}
@@ -55,7 +53,7 @@ def segment(folder: Path, number: int, *receipts: bytes, relay: str = "r1") -> P
     return made.put(folder, made.name(number, relay), made.header(number, relay), block)
 
 
-def test_headers_that_messages_keep(spark: "SparkSession", tmp_path: Path) -> None:
+def test_headers_that_messages_keep(spark: SparkSession, tmp_path: Path) -> None:
     """In each batch, of which later ones need not name them; what is long is cut."""
     settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"))
     for number, keep in ((1, ("app", "kind")), (2, None)):
@@ -77,7 +75,7 @@ def test_headers_that_messages_keep(spark: "SparkSession", tmp_path: Path) -> No
 
 
 def test_all_that_a_folder_may_hold(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several relays, an older schema, a torn tail, garbage, a file that cannot be read, one that vanishes, one that
     a dead relay left open, others that are none of ours: what can be read is, the rest is named, nothing is lost.
@@ -117,7 +115,7 @@ def test_all_that_a_folder_may_hold(
     assert "in quarantine" in seen
 
 
-def test_a_journal_may_be_on_another_file_system(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_journal_may_be_on_another_file_system(spark: SparkSession, tmp_path: Path) -> None:
     """Spark fetches its segments; Hadoop's view of this machine's files stands for one."""
     spark.conf.set("fs.viewfs.mounttable.there.link./j", f"file:{tmp_path}/real")
     settings = Settings(journal="viewfs://there/j", tables=str(tmp_path / "t"))
@@ -134,7 +132,7 @@ def test_a_journal_may_be_on_another_file_system(spark: "SparkSession", tmp_path
     assert name == made.name(3).removesuffix(".journal")
 
 
-def test_steps_come_after_the_frames_in_their_order(spark: "SparkSession", tmp_path: Path) -> None:
+def test_steps_come_after_the_frames_in_their_order(spark: SparkSession, tmp_path: Path) -> None:
     """For each part; numbers go on from run to run, and a step's failure is told as it is and made good later."""
     settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"), bytes_per_batch=1)
     for number in (1, 2):
@@ -163,7 +161,7 @@ def test_steps_come_after_the_frames_in_their_order(spark: "SparkSession", tmp_p
 
 
 def test_a_run_without_an_end_takes_what_comes_until_it_is_stopped(
-    spark: "SparkSession", tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """The batch at work is finished."""
     settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"), interval=0.1)
@@ -193,7 +191,7 @@ def test_a_run_without_an_end_takes_what_comes_until_it_is_stopped(
     assert receipts(spark, settings) == ["1", "2"]
 
 
-def test_two_runs_do_not_share_tables(spark: "SparkSession", tmp_path: Path) -> None:
+def test_two_runs_do_not_share_tables(spark: SparkSession, tmp_path: Path) -> None:
     """The second is told so; so is one without a journal."""
     settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"))
     with pytest.raises(StoreError, match="no journal"):

@@ -3,10 +3,11 @@
 import io
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyarrow import parquet
+from pyspark.sql import SparkSession
 
 from bench.journals import Truth, World, make
 from stomprelay.journal.folder import Folder
@@ -18,9 +19,6 @@ from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.store import Store
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.spark
 
 WORLD = World(2000, relays=2, deaths=1, segment=20_000, nacked=0.02, unanswered=0.02, backlog=100)
@@ -31,7 +29,7 @@ SORTED = {"messages": "seen_at"}
 
 
 @pytest.fixture(scope="module")
-def tables(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[Truth, Store, int]:
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Truth, Store, int]:
     """Two runs over a world: what is true of it, the tables, and the number of segments."""
     folder = tmp_path_factory.mktemp("world")
     made, journal = folder / "made", folder / "j"

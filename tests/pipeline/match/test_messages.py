@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from stomprelay.journal.schema import Context
 from stomprelay.pipeline.match import at_once, messages
@@ -26,9 +27,6 @@ from stomprelay.pipeline.spark.tasks import PARTITIONS
 from stomprelay.pipeline.store.store import Batch, Store
 from tests.pipeline.journals import Run, Tables
 from tests.pipeline.recorded_world import RecordedWorld, told
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PATIENT = TimeLimits(600 * SECOND, 3600 * SECOND, 7200 * SECOND, SECOND)
 """Nothing is final before the end, so that time plays no role."""
@@ -214,7 +212,7 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
     ],
 )
 def test_random_conversations_in_spark(
-    spark: "SparkSession",
+    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     seeds: Sequence[int],
@@ -302,7 +300,7 @@ def _advance(batch: Batch, paths: Sequence[Path]) -> None:
 
 @pytest.mark.spark
 def test_tasks_write_the_final_rows_of_large_batches(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are those that Spark writes, in files of theirs, also where a batch is done again; open rows are Spark's."""
     journal = tmp_path / "journal"

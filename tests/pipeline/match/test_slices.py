@@ -1,16 +1,12 @@
 """Which slices a batch writes, and what goes where."""
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.match import slices
 from stomprelay.pipeline.match.matching import MatchRow
 from stomprelay.pipeline.match.slices import Slice, Touched, bounds, plan
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 HOURS = ["2026-11-21-08"]
 
@@ -47,7 +43,7 @@ def test_small_slices_become_one_before_they_are_many() -> None:
 
 
 @pytest.mark.spark
-def test_where_many_new_rows_are_cut(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_many_new_rows_are_cut(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Into slices of about as many rows, wherever their times pile up."""
     monkeypatch.setattr(slices, "ROWS", 100)
     times = [*range(100), *[1000 + number for number in range(100)], *range(10**6, 10**6 + 100 * 50, 50)]

@@ -1,9 +1,9 @@
 """Table `frames`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.read.frames import SegmentToRead
@@ -12,9 +12,6 @@ from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.store import Batch, Store
 from tests.pipeline import journal_files as made
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MIB = 1 << 20
 
@@ -35,7 +32,7 @@ def test_small_segments_share_a_task() -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("form", ["parquet", "orc"])
 def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
-    spark: "SparkSession", tmp_path: Path, form: str
+    spark: SparkSession, tmp_path: Path, form: str
 ) -> None:
     """Once each, however often the batch is done; the table has the columns that it says, whoever writes its files."""
     heads = [b"SEND\ndestination:/queue/a\nx:y\n\n", b"ACK\nid:7\n\n"]
@@ -71,7 +68,7 @@ def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
 
 
 @pytest.mark.spark
-def test_a_batch_has_its_own_frames(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_batch_has_its_own_frames(spark: SparkSession, tmp_path: Path) -> None:
     """As they were written, and no others."""
     store = Store(spark, str(tmp_path / "tables"))
     settings = Settings(journal=str(tmp_path), tables=store.root)

@@ -2,9 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.read import gaps
 from stomprelay.pipeline.read.frames import SegmentToRead
@@ -13,9 +14,6 @@ from stomprelay.pipeline.read.runs import RunGap, Runs, Segment
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.store.store import Batch, Store
 from tests.pipeline import journal_files as made
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 RUN = "my-relay-0000000a"
 
@@ -62,7 +60,7 @@ def test_what_is_told() -> None:
 
 
 @pytest.mark.spark
-def test_rows_follow_what_is_there(spark: "SparkSession", tmp_path: Path) -> None:
+def test_rows_follow_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
     """They come with the batch that finds a gap, change with it, and go when it is filled in time; a batch that is done
     again writes the same.
     """

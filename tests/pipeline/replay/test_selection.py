@@ -4,9 +4,10 @@ import io
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.replay.selection import DestinationTotal, Preview, Selection, preview, selected
@@ -15,10 +16,6 @@ from stomprelay.pipeline.store.store import Store, StoreError
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
 from tests.pipeline.rows import SECOND, START_NS, told
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 Frames = Callable[..., Store]
 Known = dict[int, dict[str, Any]]
@@ -59,7 +56,7 @@ def test_hours() -> None:
 
 
 @pytest.fixture
-def frames(spark: "SparkSession", tmp_path: Path) -> Frames:
+def frames(spark: SparkSession, tmp_path: Path) -> Frames:
     """Make tables of these frames, and of messages, final and still open ones, by the numbers of their SENDs."""
 
     def make(*many: dict[str, Any], messages: Known | None = None, still: Known | None = None) -> Store:
@@ -151,7 +148,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], Known]] = {
 
 
 @pytest.fixture(scope="module")
-def everything(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Rows:
+def everything(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """By case the rows that are selected where no condition is given, in order of the turns."""
     many = [
         {**one, "segment": name, "session": f"{name} {one['session']}"}
@@ -278,7 +275,7 @@ def test_a_condition_that_means_nothing(frames: Frames) -> None:
 
 
 @pytest.mark.spark
-def test_no_tables(spark: "SparkSession", tmp_path: Path) -> None:
+def test_no_tables(spark: SparkSession, tmp_path: Path) -> None:
     """Neither a folder that is not there nor one in which nothing is yet."""
     with pytest.raises(
         StoreError, match=r"there is no table `frames` in .*/nowhere yet: `stomprelay-pipeline once`"
@@ -289,7 +286,7 @@ def test_no_tables(spark: "SparkSession", tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_by_destination(spark: "SparkSession", tmp_path: Path) -> None:
+def test_by_destination(spark: SparkSession, tmp_path: Path) -> None:
     """Where messages would go, how many, and from when to when."""
     rows = [
         send(0, "/queue/a", b"12"),

@@ -1,11 +1,12 @@
 """The folder of a replay, and the messages in it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.replay.selection import Selection, selected
 from stomprelay.pipeline.replay.state import (
@@ -21,10 +22,6 @@ from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.store.store import Store
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 ASKED: dict[str, Any] = {
     "where": "size > 3",
@@ -150,7 +147,7 @@ def messages(path: Path, passed: int = 0) -> list[dict[str, Any]]:
 
 
 @pytest.mark.spark
-def test_each_connection_has_a_file(spark: "SparkSession", tmp_path: Path) -> None:
+def test_each_connection_has_a_file(spark: SparkSession, tmp_path: Path) -> None:
     """In it are all messages of its destinations, in their order; what cannot be sent is not there."""
     rows = archive.orders(300, 6)
     # Journals of several relays come in no order.
@@ -178,7 +175,7 @@ def test_each_connection_has_a_file(spark: "SparkSession", tmp_path: Path) -> No
 
 
 @pytest.mark.spark
-def test_a_query_that_fails(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_query_that_fails(spark: SparkSession, tmp_path: Path) -> None:
     """In the middle of the work, with Spark's reason."""
     store = Store(spark, str(archive.write(tmp_path / "tables", archive.orders(3, 1))))
     with pytest.raises(ValueError, match="cannot be cast"):

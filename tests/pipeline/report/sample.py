@@ -24,8 +24,7 @@ from stomprelay.pipeline.report.findings import (
     Trouble,
     Way,
 )
-from stomprelay.pipeline.report.indicators import PERIODS
-from stomprelay.pipeline.report.text import HOUR, SECOND, Micros
+from stomprelay.pipeline.report.text import DAY, HOUR, SECOND, Micros
 
 BEGIN: Micros = 1_795_248_000 * SECOND  # 21 November 2026, 08:00 UTC
 BROKERS = ("10.0.0.11:61613", "10.0.0.12:61613", "10.0.0.13:61613")
@@ -76,22 +75,14 @@ def sample(
     }
     outcomes = Counter({"acked": 0})
     destinations = []
-    for rank, name in enumerate(names[:10]):
-        made = _outcomes(chance, 400_000 // (rank + 1) ** 2)
+    for rank, name in enumerate(names[:10], start=1):
+        made = _outcomes(chance, 400_000 // rank**2)
         outcomes += Counter(made)
-        destinations.append(
-            Destination(
-                name,
-                sum(made.values()),
-                sum(made.values()) * (3 if "topic" in name else 1),
-                sum(made.values()) * 310,
-                made,
-                Percentiles(100, 2_300 + 400 * rank, 9_000, 34_000 * (rank + 1), 4_300_000),
-                lost,
-                4_000_000 // (rank + 1),
-                [chance.randrange(100) for _ in range(40)],
-            )
-        )
+        sent = sum(made.values())
+        times = Percentiles(100, 1_900 + 400 * rank, 9_000, 34_000 * rank, 4_300_000)
+        sparks = [chance.randrange(100) for _ in range(40)]
+        told = (made, times, lost, 4_000_000 // rank, sparks)
+        destinations.append(Destination(name, sent, sent * (3 if "topic" in name else 1), sent * 310, *told))
     return Findings(
         span=span,
         relays=("relay-a", "relay-b"),
@@ -108,19 +99,11 @@ def sample(
         destinations=destinations,
         total_destinations=len(names),
         clients=[
-            ClientFigures(
-                name,
-                90_000 // (rank + 1),
-                70_000 // (12 - rank),
-                9_000_000 // (rank + 1),
-                7 if rank == 3 else 0,
-            )
-            for rank, name in enumerate((*PRODUCERS, *CONSUMERS)[:10])
+            ClientFigures(name, 90_000 // at, 70_000 // (13 - at), 9_000_000 // at, 7 * (at == 4))
+            for at, name in enumerate((*PRODUCERS, *CONSUMERS)[:10], start=1)
         ],
         total_clients=len(PRODUCERS) + len(CONSUMERS),
-        errors=[
-            chance.choice((0, 0, 0, 0, 1)) + (9 if span.index(lost) == n else 0) for n in range(span.bins)
-        ],
+        errors=[chance.choice((0, 0, 0, 0, 1)) + 9 * (span.index(lost) == n) for n in range(span.bins)],
         troubles=[
             Trouble("The broker went and no other is there", "relay", 31, 31, lost, recovered),
             Trouble("not authorized to access: /queue/payments", "broker", 7, 1, begin, begin + length // 2),
@@ -138,11 +121,10 @@ def _series(
     for rank, name in enumerate(all_names):
         size = 60.0 * span.seconds / (rank + 1) ** 1.3
         phase = chance.random() * 6
+        waves = [1 + 0.5 * math.sin(phase + 6 * n / span.bins) for n in range(span.bins)]
         sent = [
-            int(size * (1 + 0.5 * math.sin(phase + 6 * n / span.bins)) * chance.uniform(0.85, 1.15))
-            if known
-            else 0
-            for n, known in enumerate(recorded)
+            int(size * wave * chance.uniform(0.85, 1.15)) * known
+            for wave, known in zip(waves, recorded, strict=True)
         ]
         fan = 3 if isinstance(name, str) and "topic" in name else 1
         made.append(Series(name, sent, [fan * number for number in sent]))
@@ -156,10 +138,8 @@ def _latency(
     for n, known in enumerate(recorded):
         slow = 900.0 if n == span.index(lost) else 1 + 0.4 * math.sin(n / 9)
         p50 = base * (1 + 0.1 * chance.random()) * (1 if slow > 100 else slow)
-        found = Percentiles(
-            100, int(p50), int(p50 * (2.5 + slow / 9)), int(p50 * (6 + slow)), int(p50 * 1200)
-        )
-        bins.append(found if known else Percentiles(0))
+        times = [int(p50 * factor) for factor in (1, 2.5 + slow / 9, 6 + slow, 1200)]
+        bins.append(Percentiles(100, *times) if known else Percentiles(0))
     return Latency(bins, Percentiles(1000, int(base), int(base * 3), int(base * 14), int(base * 1100)))
 
 
@@ -170,76 +150,29 @@ def _outcomes(chance: random.Random, total: int) -> dict[str, int]:
 
 
 def _failovers(lost: Micros, recovered: Micros, length: Micros) -> list[Failover]:
-    first, second, third = BROKERS
+    a, b, c = BROKERS
+    moved, gone = lost + length // 4, lost + length // 2
     return [
-        Failover(
-            "main",
-            first,
-            (second, third),
-            lost,
-            recovered,
-            False,
-            37,
-            36,
-            1,
-            2_100_000,
-            4_180_000,
-            128,
-            19,
-            6,
-        ),
-        Failover(
-            "main",
-            second,
-            (third,),
-            lost + length // 4,
-            lost + length // 4 + 30 * SECOND,
-            True,
-            12,
-            12,
-            0,
-            220_000,
-            410_000,
-            9,
-            0,
-            0,
-        ),
-        Failover("main", third, (), lost + length // 2, None, False, 2, 0, 0, None, None, 0, 0, 0),
+        Failover("main", a, (b, c), lost, recovered, False, 37, 36, 1, 2_100_000, 4_180_000, 128, 19, 6),
+        Failover("main", b, (c,), moved, moved + 30 * SECOND, True, 12, 12, 0, 220_000, 410_000, 9, 0, 0),
+        Failover("main", c, (), gone, None, False, 2, 0, 0, None, None, 0, 0, 0),
     ]
 
 
 def _stuck(begin: Micros, length: Micros) -> list[Stuck]:
-    at = begin + length // 3
+    a, b, c = BROKERS
+    third, half = begin + length // 3, begin + length // 2
+    mailer = Episode(third, None, 500, c, begin + length - third)
+    dashboard = [
+        Episode(begin + length // 9, begin + length // 7, 30, a, length // 30, "returned"),
+        Episode(begin + length // 8, begin + length // 6, 2, b, length // 24, "acked"),
+        Episode(half, half + length // 20, 1, b, length // 20, "returned"),
+    ]
+    audit = Episode(third, third + 70 * SECOND, 4, a, 70 * SECOND, "acked")
     return [
-        Stuck(
-            "mailer",
-            "mail-1",
-            "/queue/mail.outgoing",
-            [Episode(at, None, 500, BROKERS[2], begin + length - at)],
-        ),
-        Stuck(
-            "dashboard",
-            "0",
-            "/topic/prices.eu",
-            [
-                Episode(begin + length // 9, begin + length // 7, 30, BROKERS[0], length // 30, "returned"),
-                Episode(begin + length // 8, begin + length // 6, 2, BROKERS[1], length // 24, "acked"),
-                Episode(
-                    begin + length // 2,
-                    begin + length // 2 + length // 20,
-                    1,
-                    BROKERS[1],
-                    length // 20,
-                    "returned",
-                ),
-            ],
-        ),
-        Stuck(
-            "audit-writer",
-            None,
-            "/topic/audit",
-            [Episode(at, at + 70 * SECOND, 4, BROKERS[0], 70 * SECOND, "acked")],
-        ),
+        Stuck("mailer", "mail-1", "/queue/mail.outgoing", [mailer]),
+        Stuck("dashboard", "0", "/topic/prices.eu", dashboard),
+        Stuck("audit-writer", None, "/topic/audit", [audit]),
     ]
 
 
@@ -255,34 +188,18 @@ def _ways(chance: random.Random, names: Sequence[str]) -> list[Way]:
     return ways
 
 
-def compared(findings: Findings, period: str = "day") -> Findings:
+def compared(findings: Findings) -> Findings:
     """The same, with a day before that was calmer: made up from another seed, for half of the destinations."""
-    shift = PERIODS[period]
     span = findings.span
-    before = sample(2, span.until - span.since, begin=span.since - shift)
-    before = replace(
-        before,
-        failovers=[],
-        stuck=[],
-        total_stuck=0,
-        errors=[0] * span.bins,
-        destinations=before.destinations[::2],
-        clients=before.clients[::2],
-    )
-    since, until = span.since - shift, span.until - shift
-    return replace(
-        findings, earlier=Earlier(period, since, until, since, until, before, ("/queue/old", "/queue/older"))
-    )
+    since, until = span.since - DAY, span.until - DAY
+    before = sample(2, until - since, begin=since)
+    before = replace(before, destinations=before.destinations[::2], clients=before.clients[::2])
+    before = replace(before, failovers=[], stuck=[], total_stuck=0, errors=[0] * span.bins)
+    earlier = Earlier("day", since, until, since, until, before, ("/queue/old", "/queue/older"))
+    return replace(findings, earlier=earlier)
 
 
 def damaged(count: int = 2) -> list[QuarantineRow]:
     """Rows of the quarantine."""
-    return [
-        QuarantineRow(
-            f"/var/lib/stomprelay/journal/20261121T0{n}0000-relay-a-5f3c01ab-000{n}17.journal",
-            65_536 * n,
-            812,
-            "checksum",
-        )
-        for n in range(1, count + 1)
-    ]
+    name = "/var/lib/stomprelay/journal/20261121T0{}0000-relay-a-5f3c01ab-000{}17.journal"
+    return [QuarantineRow(name.format(n, n), 65_536 * n, 812, "checksum") for n in range(1, count + 1)]

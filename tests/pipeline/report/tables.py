@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store.store import Store
 from tests.pipeline.rows import FRAME, MESSAGE, START, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Values = Mapping[str, Any]
 
@@ -84,7 +83,7 @@ def later(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def build(spark: "SparkSession", root: Path, **tables: Iterable[Values]) -> Store:
+def build(spark: SparkSession, root: Path, **tables: Iterable[Values]) -> Store:
     """The tables; each row is the usual one but for what is said."""
     for name, many in tables.items():
         write(root, TABLES[name], USUAL[name], many, time=TIMES.get(name, ""))

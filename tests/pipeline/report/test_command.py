@@ -4,9 +4,10 @@ import argparse
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.report import gather
@@ -20,9 +21,6 @@ from stomprelay.pipeline.store.store import Store, StoreError
 from tests.pipeline.report.outline import outline
 from tests.pipeline.report.sample import BEGIN, sample
 from tests.pipeline.report.tables import build
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def parsed(*arguments: str, tables: str = "tables") -> argparse.Namespace:
@@ -177,7 +175,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def ours(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> "SparkSession":
+def ours(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     """The session of the tests, which the command is not to end."""
     monkeypatch.setattr(launch, "session", lambda *_, **__: spark)
     monkeypatch.setattr(launch, "stop", lambda _: None)
@@ -186,7 +184,7 @@ def ours(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> "SparkSessio
 
 @pytest.mark.spark
 def test_the_page_is_made(
-    ours: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ours: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From what is gathered to the file; what is said goes to standard error."""
     asked: list[Any] = []
@@ -211,7 +209,7 @@ def test_the_page_is_made(
 
 @pytest.mark.spark
 def test_a_threshold_that_is_crossed(
-    ours: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ours: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page is there, names it first, and the exit status says so; a line tells by how much."""
     monkeypatch.setattr(gather, "gather", lambda *_: sample())
@@ -226,7 +224,7 @@ def test_a_threshold_that_is_crossed(
 
 
 @pytest.mark.spark
-def test_a_day_before_that_is_not_there(ours: "SparkSession", tmp_path: Path) -> None:
+def test_a_day_before_that_is_not_there(ours: SparkSession, tmp_path: Path) -> None:
     """Without a begin it is the last day of what there is; the page says that there is nothing before it."""
     build(ours, tmp_path / "tables", traffic=[{}])
     output = tmp_path / "report.html"
@@ -237,7 +235,7 @@ def test_a_day_before_that_is_not_there(ours: "SparkSession", tmp_path: Path) ->
 
 
 @pytest.mark.spark
-def test_tables_of_another_format(ours: "SparkSession", tmp_path: Path) -> None:
+def test_tables_of_another_format(ours: SparkSession, tmp_path: Path) -> None:
     """Are told in a sentence, and no page is made."""
     (tmp_path / layout.NAME).write_text(layout.text("delta"))
     given = parsed("--output", f"{tmp_path}/report.html", "--format", "parquet", tables=str(tmp_path))

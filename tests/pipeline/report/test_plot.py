@@ -4,33 +4,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stomprelay.pipeline.report import plot
 from stomprelay.pipeline.report.findings import Span
-from stomprelay.pipeline.report.plot import (
-    Bar,
-    TimeBand,
-    fitting,
-    gaps,
-    linear,
-    logarithmic,
-    meanwhile,
-    placed,
-    stack,
-)
+from stomprelay.pipeline.report.plot import Bar, TimeBand, fitting, linear, logarithmic
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.sample import BEGIN
 
 SPAN = Span.over(BEGIN, BEGIN + HOUR - 1)
 
 
-STACK_SPAN = Span(0, 4 * SECOND, SECOND)
-
-
 def test_gaps() -> None:
     """Are told when they are long, and when there is something around them."""
     recorded = [True] * 10 + [False] * 2 + [True] * 10 + [False] * 3 + [True] * 35
-    (gap,) = gaps(SPAN, recorded)
+    (gap,) = plot.gaps(SPAN, recorded)
     assert (gap.since, gap.until, gap.kind) == (BEGIN + 22 * MINUTE, BEGIN + 25 * MINUTE, "gap")
-    assert gaps(SPAN, [False] * 60) == gaps(SPAN, [True] * 60) == gaps(SPAN, []) == []
+    assert [plot.gaps(SPAN, each) for each in ([False] * 60, [True] * 60, [])] == [[], [], []]
 
 
 def test_what_lies_behind_is_told_by_bin() -> None:
@@ -42,7 +30,7 @@ def test_what_lies_behind_is_told_by_bin() -> None:
         TimeBand(BEGIN + 59 * MINUTE, BEGIN + 2 * HOUR, "gap", "nothing recorded"),
         TimeBand(BEGIN + HOUR, BEGIN + 2 * HOUR, "gap", "after"),
     ]
-    said = meanwhile(SPAN, bands)
+    said = plot.meanwhile(SPAN, bands)
     assert said[:2] == ["before; b was out", "b was out; c was out"]
     assert set(said[2:-1]) == {""}
     assert said[-1] == "nothing recorded"
@@ -60,17 +48,12 @@ def test_what_lies_behind_is_told_by_bin() -> None:
     ],
 )
 def test_a_linear_axis(top: float, ticks: tuple[float, ...]) -> None:
-    """Begins at zero and ends at a round number."""
+    """Begins at zero and ends at a round number; what is counted has no halves."""
     scale = linear([0, top])
     assert scale.ticks == pytest.approx(ticks)
     assert scale.place(0) == 0
-
-
-def test_what_is_counted_has_no_halves() -> None:
-    """Nine errors are marked by whole numbers."""
-    assert linear([9], whole=True).ticks == (0, 5, 10)
-    assert linear([1], whole=True).ticks == (0, 1)
-    assert linear([100], whole=True).ticks == (0, 25, 50, 75, 100)
+    wholes = [linear([each], whole=True).ticks for each in (9, 1, 100)]
+    assert wholes == [(0, 5, 10), (0, 1), (0, 25, 50, 75, 100)]
 
 
 def test_a_logarithmic_axis() -> None:
@@ -105,7 +88,8 @@ def test_every_value_has_a_place(values: list[float]) -> None:
 def test_layers() -> None:
     """The second begins where the first ends; equal neighbours are one step; one of zeros is not drawn."""
     layers = [[1, 1, 2, 0], [0, 0, 0, 0], [1, 1, 2, 0]]
-    assert stack(STACK_SPAN, linear([4]), ["c1", "c2", "c3"], layers) == [
+    span = Span(0, 4 * SECOND, SECOND)
+    assert plot.stack(span, linear([4]), ["c1", "c2", "c3"], layers) == [
         ("area c1", "M0 1000V750H500V500H750V1000H1000V1000H0Z"),
         ("area c3", "M0 750V500H500V0H750V1000H1000V1000H750V500H500V750H0Z"),
     ]
@@ -114,17 +98,22 @@ def test_layers() -> None:
 Place = tuple[str, str, float]
 
 
+BARS = [(-90, -70), (-5, 6), (30, 33), (54, 90), (70, 80)]
+
+
+def bars(minutes: list[tuple[int, int]]) -> list[plot.Placed]:
+    """Outages from minute to minute, as they are drawn."""
+    made = [Bar(BEGIN + begin * MINUTE, BEGIN + end * MINUTE, "outage", "", "") for begin, end in minutes]
+    return list(plot.placed(SPAN, made))
+
+
 def test_bars() -> None:
     """Lie where their time is; what is outside is cut off or left out."""
-    bars = [
-        Bar(BEGIN + begin * MINUTE, BEGIN + end * MINUTE, "outage", "", "")
-        for begin, end in ((-90, -70), (-5, 6), (30, 33), (54, 90), (70, 80))
-    ]
-    assert [(one.left, one.right) for one in placed(SPAN, bars)] == [(0, 0.1), (0.5, 0.55), (0.9, 1)]
+    assert [(one.left, one.right) for one in bars(BARS)] == [(0, 0.1), (0.5, 0.55), (0.9, 1)]
 
 
 @pytest.mark.parametrize(
-    ("bars", "notes"),
+    ("minutes", "notes"),
     [
         ([(6, 12)], [("note fits", "left", 0.2)]),
         ([(30, 36)], [("note", "left", 0.6)]),
@@ -133,10 +122,7 @@ def test_bars() -> None:
         ([(0, 60)], [None]),
     ],
 )
-def test_notes(bars: list[tuple[int, int]], notes: list[Place | None]) -> None:
+def test_notes(minutes: list[tuple[int, int]], notes: list[Place | None]) -> None:
     """Stand to the right, near the end to the left, and never over another; a narrow chart shows those that fit."""
-    made = placed(
-        SPAN, [Bar(BEGIN + begin * MINUTE, BEGIN + end * MINUTE, "outage", "", "") for begin, end in bars]
-    )
-    found = [(one.beside, one.side, round(one.at, 6)) if one.beside else None for one in made]
+    found = [(one.beside, one.side, round(one.at, 6)) if one.beside else None for one in bars(minutes)]
     assert found == notes

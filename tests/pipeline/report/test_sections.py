@@ -5,21 +5,9 @@ from typing import Any
 
 import pytest
 
+from stomprelay.pipeline.report import findings as of
 from stomprelay.pipeline.report.findings import NOTHING as UNKNOWN
-from stomprelay.pipeline.report.findings import (
-    ClientFigures,
-    Destination,
-    Earlier,
-    Episode,
-    Findings,
-    Latency,
-    Percentiles,
-    RelayRun,
-    Rest,
-    Series,
-    Trouble,
-    Way,
-)
+from stomprelay.pipeline.report.findings import Destination, Findings, Latency, Percentiles, Rest, Series
 from stomprelay.pipeline.report.page import PageOptions, page
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from tests.pipeline.report.outline import Element, cells, outline
@@ -134,7 +122,7 @@ def test_the_time_axis() -> None:
 
 def test_errors() -> None:
     """When, and what they said."""
-    told = Trouble("No <b> here", "broker", 12, 3, BEGIN, BEGIN + 90 * SECOND)
+    told = of.Trouble("No <b> here", "broker", 12, 3, BEGIN, BEGIN + 90 * SECOND)
     found = section("errors", errors=[0] * 59 + [12], troubles=[told], total_troubles=1)
     assert note(found) == "12 errors, at most 12 in 1 min."
     assert table(found, "listing") == [
@@ -156,10 +144,8 @@ def test_latency() -> None:
     assert said(panels[0].all("p")[0]) == "p50 1 ms, p95 2 ms, p99 3 ms, longest 4 s"
     assert panels[1].one("p").text == panels[2].one("p").text == "Nothing to measure."
     assert panels[0].one("div", "plot").attributes["data-columns"] == "1 2 3"
-    assert [path.classes - {"line"} for path in panels[0].all("path")][-4:] == [
-        {"between", "spread"},
-        *({f"line-{each}"} for each in ("p99", "p95", "p50")),
-    ]
+    paths = [path.classes - {"line"} for path in panels[0].all("path")][-4:]
+    assert paths == [{"between", "spread"}, {"line-p99"}, {"line-p95"}, {"line-p50"}]
     assert table(found)[0] == ["08:00", "1 ms", "2 ms", "3 ms"] + ["\u2013"] * 6
     assert table(found)[59] == ["08:59"] + ["\u2013"] * 9
 
@@ -178,13 +164,8 @@ def test_failovers() -> None:
         f"{BROKERS[0]}, 21 Nov 2026, 10:24:00 UTC, 4.2 s: 37 sessions · 4.2 s, 128 frames sent again"
     )
     first, second, third = table(found)
-    assert first == [
-        "21 Nov 2026, 10:24:00",
-        "10.0.0.11:61613main",
-        "10.0.0.12:6161310.0.0.13:61613",
-        "4.2 s",
-        *("37", "36", "1", "2.1 s", "4.2 s", "128", "19", "6"),
-    ]
+    assert first[:4] == ["21 Nov 2026, 10:24:00", f"{BROKERS[0]}main", "".join(BROKERS[1:]), "4.2 s"]
+    assert first[4:] == ["37", "36", "1", "2.1 s", "4.2 s", "128", "19", "6"]
     assert second[3] == "30 s (planned)"
     assert third[2:] == ["\u2013", "not over", "2", "0", "0", "\u2013", "\u2013", "0", "0", "0"]
 
@@ -217,21 +198,17 @@ def test_stuck() -> None:
         *("still waiting", "4 h", "4 h", "500", "\u2013"),
     ]
     assert [row[2] for row in rows] == [BROKERS[2], BROKERS[0], BROKERS[1], BROKERS[1], BROKERS[0]]
-    assert rows[4] == [
-        *(
-            "audit-writer",
-            "/topic/audit",
-            "10.0.0.11:61613",
-            "21 Nov 2026, 10:00:00",
-            "21 Nov 2026, 10:01:10",
-        ),
-        *("1 min 10 s", "1 min 10 s", "4", "acked"),
+    assert rows[4][:2] == ["audit-writer", "/topic/audit"]
+    assert rows[4][3:] == [f"21 Nov 2026, 10:0{at}" for at in ("0:00", "1:10")] + [
+        *["1 min 10 s"] * 2,
+        "4",
+        "acked",
     ]
 
 
 def test_more_stuck_than_shown() -> None:
     """Says how many there are; what has no name is told in words."""
-    episode = Episode(BEGIN, BEGIN + MINUTE, 1, None, 70 * SECOND, "acked")
+    episode = of.Episode(BEGIN, BEGIN + MINUTE, 1, None, 70 * SECOND, "acked")
     one = replace(FINDINGS.stuck[2], episodes=[episode], client=None, destination=None)
     found = section("stuck", FINDINGS, stuck=[one], total_stuck=200)
     assert note(found) == (
@@ -258,9 +235,8 @@ def test_outcomes() -> None:
     )
     rows = found.all("div", "row")
     assert [row.one("div", "who").text for row in rows] == ["All messages", "/queue/a", "/queue/b"]
-    assert [part.attributes["style"] for part in rows[0].all("span", "outcome")] == [
-        *("width:90%", "width:9.9%", "width:0.1%")
-    ]
+    widths = [part.attributes["style"] for part in rows[0].all("span", "outcome")]
+    assert widths == ["width:90%", "width:9.9%", "width:0.1%"]
     assert " ".join(rows[2].one("div", "share").attributes["aria-label"].split()) == (
         "not delivered yet 99.0 %, neither delivered nor confirmed 1.0 %"
     )
@@ -283,13 +259,15 @@ def test_topics_without_subscribers_are_told_apart() -> None:
 
 def test_the_flow() -> None:
     """The graph, destinations in their colours, and the same as a table, the greatest first."""
-    ways = [Way(None, "/queue/a", "b", 1), Way("a", "/queue/a", None, 5), Way(Rest.OTHERS, None, "b", 3)]
-    found = section("flow", ways=ways, series=[Series("/queue/a", [1] * BINS, [0] * BINS)])
-    assert [node.classes - {"node"} for node in found.all("rect")] == [
-        *[{"client"}] * 3,
-        *({"c1"}, {"c0"}),
-        *[{"client"}] * 2,
+    ways = [
+        of.Way(None, "/queue/a", "b", 1),
+        of.Way("a", "/queue/a", None, 5),
+        of.Way(Rest.OTHERS, None, "b", 3),
     ]
+    found = section("flow", ways=ways, series=[Series("/queue/a", [1] * BINS, [0] * BINS)])
+    client = {"client"}
+    nodes = [node.classes - {"node"} for node in found.all("rect")]
+    assert nodes == [client, client, client, {"c1"}, {"c0"}, client, client]
     assert [path.one("title").text for path in found.all("path", "link")][:2] == [
         "a → /queue/a: 5 messages",
         "all others → no destination: 3 messages",
@@ -314,7 +292,7 @@ def test_destinations_and_clients() -> None:
             Destination("/queue/<b>", 1, 0, 20, {}),
         ],
         total_destinations=1000,
-        clients=[ClientFigures("shop", 5, 0, 100, 0), ClientFigures("", 0, 1, 3000, 7)],
+        clients=[of.ClientFigures("shop", 5, 0, 100, 0), of.ClientFigures("", 0, 1, 3000, 7)],
         total_clients=2,
     )
     listed = section("destinations", found)
@@ -323,9 +301,8 @@ def test_destinations_and_clients() -> None:
         ["/queue/a", "1,200", "800", "", "2 KiB", "2.3 ms", "34 ms", "1.2 s", "21 Nov 08:00"],
         ["/queue/<b>", "1", "0", "", "20 B", "\u2013", "\u2013", "\u2013", "\u2013"],
     ]
-    assert [one.children[0].attributes["style"] for one in listed.all("span", "meter")] == [
-        *("width:100%", "width:0.05%")
-    ]
+    meters = [one.children[0].attributes["style"] for one in listed.all("span", "meter")]
+    assert meters == ["width:100%", "width:0.05%"]
     assert len(listed.all("svg", "spark")) == 1
     assert table(listed) == [["08:00", "1", "0"], ["08:01", "2", "0"]]
     people = section("clients", found)
@@ -339,24 +316,24 @@ def test_changes_since_the_week_before() -> None:
     before = replace(
         NOTHING,
         destinations=[Destination("/queue/a", 50, 50, 1, {})],
-        clients=[ClientFigures("shop", 15, 15, 1, 0)],
+        clients=[of.ClientFigures("shop", 15, 15, 1, 0)],
     )
     found = replace(
         RECORDED,
         destinations=[Destination("/queue/a", 100, 50, 1, {}), Destination("/queue/new", 1, 0, 1, {})],
-        clients=[ClientFigures("shop", 30, 0, 1, 0)],
-        earlier=Earlier("week", BEGIN - 7 * DAY, BEGIN, BEGIN - 7 * DAY, BEGIN, before),
+        clients=[of.ClientFigures("shop", 30, 0, 1, 0)],
+        earlier=of.Earlier("week", BEGIN - 7 * DAY, BEGIN, BEGIN - 7 * DAY, BEGIN, before),
     )
     assert heads(section("clients", found))[-1] == "Since the week before"
     assert [row[-1] for row in table(section("destinations", found), "listing")] == ["+50 %", "none before"]
     assert [row[-1] for row in table(section("clients", found))] == ["the same"]
-    nothing = replace(found, earlier=Earlier("week", BEGIN - 7 * DAY, BEGIN))
+    nothing = replace(found, earlier=of.Earlier("week", BEGIN - 7 * DAY, BEGIN))
     assert heads(section("destinations", nothing))[-1] == "In the minute"
 
 
 def test_the_runs() -> None:
     """Of each how it ended, and what it lacks."""
-    one = RelayRun("r1", "0000000a", BEGIN, BEGIN, None, "running", 1, 2, 3, 0, 0)
+    one = of.RelayRun("r1", "0000000a", BEGIN, BEGIN, None, "running", 1, 2, 3, 0, 0)
     dead = replace(one, run="0000000b", ended=BEGIN, outcome="killed", dropped=1114, torn=7)
     found = section("runs", runs=[one, dead], total_runs=3, killed=1)
     assert note(found) == (

@@ -10,7 +10,7 @@ from stomprelay.pipeline.report.text import DAY, HOUR
 from tests.pipeline.report.outline import Element, outline
 from tests.pipeline.report.sample import BEGIN, damaged, sample
 from tests.pipeline.report.test_findings import NOTHING
-from tests.pipeline.report.test_sections import note, section, table
+from tests.pipeline.report.test_sections import note, said, section, table
 
 QUIET = replace(NOTHING, outcomes={"acked": 100}, recorded=[True] * NOTHING.span.bins, octets=1 << 20)
 UNTIMED = [Percentiles(0)] * 200
@@ -20,11 +20,6 @@ SINCE, UNTIL = QUIET.span.since - DAY, QUIET.span.until - DAY
 def root(findings: Findings, thresholds: Sequence[Threshold] = ()) -> Element:
     """The page."""
     return outline(page(findings, PageOptions(made=BEGIN, thresholds=thresholds)))
-
-
-def said(element: Element) -> str:
-    """Its text with usual spaces."""
-    return " ".join(element.text.split())
 
 
 def items(findings: Findings, thresholds: Sequence[Threshold] = ()) -> list[tuple[str, str, str]]:
@@ -54,9 +49,12 @@ def before(**more: object) -> Earlier:
 
 
 def test_nothing_stands_out() -> None:
-    """On a good day the page says so."""
+    """On a good day the page says so; not where a part of the journal could not be read."""
     (section,) = (one for one in root(QUIET).all("section") if one.attributes["id"] == "highlights")
     assert section.one("p").text.startswith("Nothing: no message was lost")
+    text = page(replace(QUIET, damages=damaged(), total_damages=2), PageOptions(made=BEGIN))
+    assert "Nothing: no message was lost" not in text
+    assert "Not all of the journal could be read." in text
 
 
 def test_thresholds_that_are_kept() -> None:
@@ -66,13 +64,6 @@ def test_thresholds_that_are_kept() -> None:
         "Thresholds that are kept: errors (at most 0), delivered (at least 99 %)."
     )
     assert told(QUIET, thresholds) == ["receipt_p99 (SEND to RECEIPT, p99): there was nothing to measure."]
-
-
-def test_damage_is_not_nothing() -> None:
-    """The page does not say that all is well where a part of the journal could not be read."""
-    text = page(replace(QUIET, damages=damaged(), total_damages=2), PageOptions(made=BEGIN))
-    assert "Nothing: no message was lost" not in text
-    assert "Not all of the journal could be read." in text
 
 
 def test_thresholds_that_are_crossed_come_first() -> None:
@@ -125,7 +116,7 @@ def test_what_the_journal_lacks() -> None:
 
 
 def test_what_changed() -> None:
-    """By a half and more, if it is not tiny; shares by a point."""
+    """By a half and more, if it is not tiny; shares by a point; of many names the first are told."""
     slow = {"delivery": Latency(UNTIMED, Percentiles(9, 20_000, 30_000, 90_000, 95_000))}
     fast = {"delivery": Latency(UNTIMED, Percentiles(9, 15_000, 20_000, 30_000, 35_000))}
     now = replace(QUIET, outcomes={"acked": 500, "undelivered": 6}, latencies=slow)
@@ -136,12 +127,8 @@ def test_what_changed() -> None:
         "SEND to MESSAGE, p99: 90 ms, +200 % (30 ms the day before).",
         "Nothing passed any more, as it did the day before, at /queue/a, /queue/b.",
     ]
-
-
-def test_many_names() -> None:
-    """The first are told."""
-    now = replace(QUIET, earlier=replace(before(), gone=tuple(f"/queue/{n}" for n in range(5))))
-    assert told(now)[0].endswith("/queue/0, /queue/1, /queue/2 and 2 more.")
+    many = replace(QUIET, earlier=replace(before(), gone=tuple(f"/queue/{n}" for n in range(5))))
+    assert told(many)[0].endswith("/queue/0, /queue/1, /queue/2 and 2 more.")
 
 
 def test_nothing_to_compare_with() -> None:
@@ -180,15 +167,9 @@ def test_the_comparison() -> None:
         ["Messages that reached a consumer delivered", "100 %", "100 %", "the same"],
         ["Errors of brokers and the relay errors", "1", "0", "none before"],
     ]
-    assert [number[4] if len(number) > 4 else "" for number in numbers(now)] == [
-        "day before: 100, +50 %",
-        "day before: 100 %, the same",
-        "day before: 0, the same",
-        "",
-        "day before: 0, the same",
-        "day before: 0, the same",
-        "day before: 0, none before",
-    ]
+    below = [number[4].removeprefix("day before: ") if len(number) > 4 else "" for number in numbers(now)]
+    assert below[:4] == ["100, +50 %", "100 %, the same", "0, the same", ""]
+    assert below[4:] == ["0, the same", "0, the same", "0, none before"]
 
 
 def test_each_number() -> None:
@@ -201,13 +182,11 @@ def test_each_number() -> None:
         latencies={"delivery": Latency(UNTIMED, Percentiles(9, 2_400, 9_000, 34_000, 40_000))},
         errors=[0] * 178 + [3, 4],
     )
+    lost = ("Lost or unconfirmed", "3")
     assert numbers(findings) == [
         ("", "Messages", "101 k", "4.7/s on average, 5 MiB on the wire"),
         ("", "Delivered", "98.9 %", "99,900 reached a consumer, 412 times again"),
-        (
-            "bad",
-            *("Lost or unconfirmed", "3", "neither delivered nor confirmed; 1.1 k more not delivered yet"),
-        ),
+        ("bad", *lost, "neither delivered nor confirmed; 1.1 k more not delivered yet"),
         ("", "Latency, p99", "34 ms", "SEND to MESSAGE; the median is 2.4 ms"),
         ("bad", "Failovers", "3", "longest silence 4.2 s, 137 frames sent again"),
         ("bad", "Stuck consumers", "3", "longest wait 4 h; 1 waits still"),

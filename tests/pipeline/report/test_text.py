@@ -1,6 +1,8 @@
 """Numbers, times and names as people read them."""
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,83 +19,33 @@ def plain(said: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("spell", "said"),
     [
-        (0, "0"),
-        (0.004, "0.004"),
-        (0.5, "0.5"),
-        (0.999, "1"),
-        (1, "1"),
-        (9.96, "10"),
-        (34.4, "34"),
-        (567.8, "568"),
+        # Two digits that count below a hundred, and never an exponent.
+        (text.digits, {0: "0", 0.004: "0.004", 0.5: "0.5", 0.999: "1", 1: "1", 9.96: "10"}),
+        (text.digits, {34.4: "34", 567.8: "568"}),
+        # What would round up to a thousand is said in the next unit.
+        (text.short, {0: "0", 999: "999", 999.6: "1 k", 1000: "1 k", 1234: "1.2 k", 999_499: "999 k"}),
+        (text.short, {999_500: "1 M", 5.6e9: "5.6 G", 7e12: "7 T", 3e18: "3000 P"}),
+        (text.octets, {0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 1_048_575: "1 MiB"}),
+        (text.octets, {34 << 20: "34 MiB", 2 << 40: "2 TiB"}),
+        # In the largest unit of which there is one, and the next.
+        (text.duration, {0: "0 µs", 999: "999 µs", 1_000: "1 ms", 3_440: "3.4 ms", 999_499: "999 ms"}),
+        (text.duration, {999_500: "1 s", 1_250_000: "1.2 s", 59_600_000: "1 min", HOUR - 1: "1 h"}),
+        (text.duration, {125 * SECOND: "2 min 5 s", 192 * MINUTE: "3 h 12 min", DAY - 1: "1 d"}),
+        (text.duration, {51 * HOUR: "2 d 3 h", 1_200 * DAY: "1,200 d", -4_200_000: "\u22124.2 s"}),
+        # In the unit in which it is easy to grasp.
+        (text.rate, {0: "0/s", 1234: "1.2 k/s", 0.1: "0.1/s"}),
+        (text.rate, {0.05: "3/min", 0.0016: "0.096/min", 0.001: "3.6/h"}),
+        # What hides, or turns the text around it, is shown by its number; letters of any script stay.
+        (text.visible, {"/queue/a b": "/queue/a b", "": "(empty)", "<b>&amp;": "<b>&amp;", "שלום": "שלום"}),
+        (text.visible, {"a\x00\x1b[31m\n": "a⟨U+0000⟩⟨U+001B⟩[31m⟨U+000A⟩", "\ud800": "⟨U+D800⟩"}),
+        (text.visible, {"\u202eevil\u2066\u200b": "⟨U+202E⟩evil⟨U+2066⟩⟨U+200B⟩"}),
     ],
 )
-def test_digits(number: float, said: str) -> None:
-    """Two that count below a hundred, and never an exponent."""
-    assert text.digits(number) == said
-
-
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (0, "0"),
-        (999, "999"),
-        (999.6, "1 k"),
-        (1000, "1 k"),
-        (1234, "1.2 k"),
-        (999_499, "999 k"),
-        (999_500, "1 M"),
-        (5.6e9, "5.6 G"),
-        (7e12, "7 T"),
-        (3e18, "3000 P"),
-    ],
-)
-def test_short(number: float, said: str) -> None:
-    """What would round up to a thousand is said in the next unit."""
-    assert plain(text.short(number)) == said
-
-
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1 KiB"),
-        (1536, "1.5 KiB"),
-        (1_048_575, "1 MiB"),
-        (34 * 1024 * 1024, "34 MiB"),
-        (2 * 1024**4, "2 TiB"),
-    ],
-)
-def test_octets(number: int, said: str) -> None:
-    """In powers of 1024."""
-    assert plain(text.octets(number)) == said
-
-
-@pytest.mark.parametrize(
-    ("micros", "said"),
-    [
-        (0, "0 µs"),
-        (999, "999 µs"),
-        (1_000, "1 ms"),
-        (3_440, "3.4 ms"),
-        (999_499, "999 ms"),
-        (999_500, "1 s"),
-        (1_250_000, "1.2 s"),
-        (59_600_000, "1 min"),
-        (2 * MINUTE + 5 * SECOND, "2 min 5 s"),
-        (HOUR - 1, "1 h"),
-        (3 * HOUR + 12 * MINUTE, "3 h 12 min"),
-        (DAY - 1, "1 d"),
-        (2 * DAY + 3 * HOUR, "2 d 3 h"),
-        (1_200 * DAY, "1,200 d"),
-        (-4_200_000, "\u22124.2 s"),
-    ],
-)
-def test_duration(micros: int, said: str) -> None:
-    """In the largest unit of which there is one, and the next."""
-    assert plain(text.duration(micros)) == said
+def test_values_as_people_read_them(spell: Callable[[Any], str], said: dict[Any, str]) -> None:
+    """Numbers, amounts, durations, rates and names."""
+    assert {value: plain(spell(value)) for value in said} == said
 
 
 @given(st.integers(0, 10**16))
@@ -105,46 +57,11 @@ def test_any_duration_can_be_said(micros: int) -> None:
     assert "24 h" not in said
 
 
-@pytest.mark.parametrize(
-    ("rate", "said"),
-    [(0, "0/s"), (1234, "1.2 k/s"), (0.1, "0.1/s"), (0.05, "3/min"), (0.001, "3.6/h"), (0.0016, "0.096/min")],
-)
-def test_rate(rate: float, said: str) -> None:
-    """In the unit in which it is easy to grasp."""
-    assert plain(text.rate(rate)) == said
-
-
-@pytest.mark.parametrize(
-    ("part", "whole", "said"),
-    [
-        (0, 0, "\u2013"),
-        (9, 9, "100 %"),
-        (1, 3, "33.3 %"),
-        (1, 10_000, "<0.1 %"),
-        (9_999, 10_000, ">99.9 %"),
-        (999, 1000, "99.9 %"),
-    ],
-)
-def test_percent(part: int, whole: int, said: str) -> None:
+def test_percent() -> None:
     """One lost of ten thousand is not none."""
-    assert plain(text.percent(part, whole)) == said
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("/queue/a b", "/queue/a b"),
-        ("", "(empty)"),
-        ("<b>&amp;", "<b>&amp;"),
-        ("a\x00\x1b[31m\n", "a⟨U+0000⟩⟨U+001B⟩[31m⟨U+000A⟩"),
-        ("\u202eevil\u2066\u200b", "⟨U+202E⟩evil⟨U+2066⟩⟨U+200B⟩"),
-        ("\ud800", "⟨U+D800⟩"),
-        ("שלום", "שלום"),
-    ],
-)
-def test_visible(name: str, said: str) -> None:
-    """What hides, or turns the text around it, is shown by its number; letters of any script stay."""
-    assert text.visible(name) == said
+    parts = ((0, 0), (9, 9), (1, 3), (1, 10_000), (9_999, 10_000), (999, 1000))
+    said = ["\u2013", "100 %", "33.3 %", "<0.1 %", ">99.9 %", "99.9 %"]
+    assert [plain(text.percent(*part)) for part in parts] == said
 
 
 def test_a_long_name_loses_its_middle() -> None:
@@ -162,20 +79,11 @@ def test_a_visible_name_is_printable_and_not_long(name: str) -> None:
     said.encode()
 
 
-@pytest.mark.parametrize(
-    ("form", "said"),
-    [
-        ("day", "21 Nov"),
-        ("hour", "08:00"),
-        ("second", "08:00:05"),
-        ("both", "21 Nov 08:00"),
-        ("stamp", "21 Nov 2026, 08:00"),
-        ("full", "21 Nov 2026, 08:00:05"),
-    ],
-)
-def test_clock(form: str, said: str) -> None:
+def test_clock() -> None:
     """Times in UTC, in each form."""
-    assert text.clock(BEGIN + 5 * SECOND, form) == said
+    forms = ("day", "hour", "second", "both", "stamp", "full")
+    said = ["21 Nov", "08:00", "08:00:05", "21 Nov 08:00", "21 Nov 2026, 08:00", "21 Nov 2026, 08:00:05"]
+    assert [text.clock(BEGIN + 5 * SECOND, form) for form in forms] == said
 
 
 @given(st.text())

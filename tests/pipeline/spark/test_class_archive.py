@@ -3,17 +3,14 @@
 import fcntl
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.spark import class_archive
 from stomprelay.pipeline.spark.java import Java
 from stomprelay.pipeline.spark.training import train
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 JAVA_17 = Java(Path("/java"), "17.0.15", True)
 JAVA_25 = Java(Path("/java"), "25.0.2", False)
@@ -104,7 +101,7 @@ def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.deep
 @pytest.mark.spark
-def test_the_training_run(spark: "SparkSession", tmp_path: Path) -> None:
+def test_the_training_run(spark: SparkSession, tmp_path: Path) -> None:
     """With the Spark at hand: a table is written, and what is folded from it."""
     train(spark, tmp_path)
     assert list(tmp_path.glob("table/hour=*/*.parquet"))

@@ -4,16 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import FailedSpark, reason
 from stomprelay.pipeline.spark.java import Java
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 GIB = 1 << 30
 
@@ -82,7 +80,7 @@ def test_java_is_told_how_much_to_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_a_session_is_set_up(spark: "SparkSession") -> None:
+def test_a_session_is_set_up(spark: SparkSession) -> None:
     """Its settings hold, its Python processes are this Python, and our own environment is as before."""
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
@@ -92,7 +90,7 @@ def test_a_session_is_set_up(spark: "SparkSession") -> None:
 
 @pytest.mark.spark
 def test_what_failed_is_asked_while_java_is_there(
-    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only then the session ends, after which nothing can be asked."""
     done: list[str] = []
@@ -111,7 +109,7 @@ def test_what_failed_is_asked_while_java_is_there(
 
 @pytest.mark.deep
 @pytest.mark.spark
-def test_nothing_is_said_and_nothing_is_left(spark: "SparkSession", tmp_path: Path) -> None:
+def test_nothing_is_said_and_nothing_is_left(spark: SparkSession, tmp_path: Path) -> None:
     """A session of a process of its own, where no cache can be written: the terminal stays empty, Java ends with it,
     and another can follow.
     """

@@ -1,13 +1,9 @@
 """How many tasks a batch is cut into, and what a small one does without."""
 
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.spark.tasks import PARTITIONS, WORTH, few, planned, together
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ADAPTIVE = "spark.sql.adaptive.enabled"
 BY_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -15,7 +11,7 @@ COMPILED = "spark.sql.codegen.wholeStage"
 
 
 @pytest.mark.spark
-def test_a_small_batch_does_without(spark: "SparkSession") -> None:
+def test_a_small_batch_does_without(spark: SparkSession) -> None:
     """Of one part nothing is compiled, of few bytes nothing adapted, and nobody asks at each row how large rows are;
     afterwards all is as it was.
     """
@@ -38,7 +34,7 @@ def test_a_small_batch_does_without(spark: "SparkSession") -> None:
 
 
 @pytest.mark.spark
-def test_rows_come_together(spark: "SparkSession") -> None:
+def test_rows_come_together(spark: SparkSession) -> None:
     """By the values that they share; in one partition, and without a shuffle, where that is enough."""
     session = spark.newSession()
     rows = session.range(0, 100, 1, 3).selectExpr("id % 5 AS name")

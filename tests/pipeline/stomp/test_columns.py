@@ -41,11 +41,8 @@ def test_a_message_becomes_a_row() -> None:
 def test_a_pattern_tells_the_destination_from_the_subscription() -> None:
     """The row says what was subscribed to, and where the message went."""
     (row,) = gathered(b"MESSAGE\nsubscription:1\nmessage-id:x\ndestination:/queue/b.c\n\n\0")
-    assert (row["subscription"], row["destination"], row["content_type"]) == (
-        "/queue/b.>",
-        "/queue/b.c",
-        None,
-    )
+    assert [row[name] for name in ("subscription", "destination")] == ["/queue/b.>", "/queue/b.c"]
+    assert row["content_type"] is None
 
 
 def test_what_a_broker_leaves_out_is_filled_in_or_null() -> None:

@@ -3,9 +3,10 @@ Kafka's, holds for it."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_stomp
 from stomprelay.pipeline.stomp.client import Client
@@ -13,10 +14,7 @@ from stomprelay.pipeline.stomp.datasource import StompDataSource
 from stomprelay.pipeline.stomp.options import ConnectionOptions, GivenOptions
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT
-from tests.e2e.brokers import Broker
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from tests.pipeline.stomp.rig import told
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
@@ -25,9 +23,8 @@ SECRET = "s3cr3t-passcode"
 
 def client(uri: str) -> Client:
     """Connect to a broker."""
-    made = ConnectionOptions.read(
-        GivenOptions({"uri": uri, "login": "guest", "password": "guest"}), {}
-    ).client("test")
+    given = GivenOptions({"uri": uri, "login": "guest", "password": "guest"})
+    made = ConnectionOptions.read(given, {}).client("test")
     made.connect(60)
     return made
 
@@ -36,49 +33,32 @@ def fill(uri: str, queue: str, first: int, end: int) -> None:
     """Send messages whose bodies are numbers, and wait until the broker has confirmed each: RabbitMQ, killed within a
     second or two, has lost those whose receipt nobody asked for.
     """
+    head = b"SEND\ndestination:%b\nn:%d\npersistent:true\nreceipt:%d\n\n%d\0"
     with client(uri) as made:
         for number in range(first, end):
-            head = b"SEND\ndestination:%b\nn:%d\npersistent:true\nreceipt:%d\n" % (
-                queue.encode(),
-                number,
-                number,
-            )
-            made.send(b"%b\n%d\0" % (head, number))
-        confirmed = 0
-        for _ in range(600):
-            confirmed += sum(frame.command is RECEIPT for frame in made.frames(0.1))
-            if confirmed == end - first:
-                break
-        assert confirmed == end - first
+            made.send(head % (queue.encode(), number, number, number))
+        assert [frame.command for frame in told(made, end - first)] == [RECEIPT] * (end - first)
         made.disconnect(60)
 
 
 def drain(uri: str, queue: str, count: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
     """Take so many messages: body and headers."""
-    found: list[tuple[bytes, dict[bytes, bytes]]] = []
     with client(uri) as made:
         made.subscribe(b"0", queue.encode(), {})
-        for _ in range(600):
-            last = None
-            for frame in made.frames(0.1):
-                found.append((frame.payload, dict(frame.headers(V1_2))))
-                last = frame.raw(b"ack")
-            if last is not None:
-                made.acknowledge({b"0": last})
-            if len(found) >= count:
-                break
+        found = told(made, count)
+        made.acknowledge({b"0": found[-1].raw(b"ack") or b""})
         made.disconnect(60)
-    return found
+    return [(frame.payload, dict(frame.headers(V1_2))) for frame in found]
 
 
-def reading(spark: "SparkSession", uri: str, queue: str, folder: Path, **options: Any) -> "DataFrame":
+def reading(spark: SparkSession, uri: str, queue: str, folder: Path, **options: Any) -> DataFrame:
     """Read a queue as a stream."""
     reader = spark.readStream.format("stomp").option("destination", queue).option("idleMs", 700)
     reader = reader.option("login", "guest").option("password", "guest")
     return reader.options(**{"spool": folder / "spool", **options}).load(uri)
 
 
-def written(rows: "DataFrame", folder: Path) -> list[tuple[int, int]]:
+def written(rows: DataFrame, folder: Path) -> list[tuple[int, int]]:
     """Run a query over what there is now, into a table; return its new rows: number and sequence."""
     spark = rows.sparkSession
     query = (
@@ -93,12 +73,6 @@ def written(rows: "DataFrame", folder: Path) -> list[tuple[int, int]]:
     return sorted((row.n, row.sequence) for row in table.collect())
 
 
-@pytest.fixture
-def uri(memory: Broker) -> str:
-    """Name the embedded broker."""
-    return f"failover:(tcp://127.0.0.1:{memory.port})"
-
-
 def test_spark_finds_it_by_the_name_of_its_package() -> None:
     """Nobody has to register it."""
     assert pyspark_stomp.DefaultSource is StompDataSource
@@ -107,7 +81,7 @@ def test_spark_finds_it_by_the_name_of_its_package() -> None:
 
 @pytest.mark.parametrize("ack", ["commit", pytest.param("spool", marks=pytest.mark.deep)])
 def test_a_stream_has_each_message_once_and_goes_on(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path, ack: str
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path, ack: str
 ) -> None:
     """Run after run on one checkpoint, in batches of a limited size; headers and all."""
     fill(uri, queue, 0, 15)
@@ -116,13 +90,13 @@ def test_a_stream_has_each_message_once_and_goes_on(
     fill(uri, queue, 15, 20)
     assert written(rows, tmp_path) == [(number, number) for number in range(20)]
     kept = reading(spark, uri, queue, tmp_path / "other", spool=tmp_path / "spool2")
-    assert kept.columns == [
-        *("receiver", "sequence", "destination", "message_id", "subscription", "content_type", "headers"),
-        *("body", "redelivered", "received"),
-    ]
+    columns = (
+        "receiver sequence destination message_id subscription content_type headers body redelivered received"
+    )
+    assert kept.columns == columns.split()
 
 
-def test_rows_are_written_and_keyed(spark: "SparkSession", uri: str, queue: str) -> None:
+def test_rows_are_written_and_keyed(spark: SparkSession, uri: str, queue: str) -> None:
     """All arrive, each with a key of its own."""
     rows = spark.range(0, 50, 1, 3).selectExpr(
         "cast(id as string) as body",
@@ -133,15 +107,14 @@ def test_rows_are_written_and_keyed(spark: "SparkSession", uri: str, queue: str)
     found = drain(uri, queue, 50)
     assert {body for body, _ in found} == {b"%d" % number for number in range(50)}
     assert all(said[b"n"] == body and said[b"persistent"] == b"true" for body, said in found)
-    assert {said[b"relay-key"].rpartition(b"/")[0] for _, said in found} == {
-        b"job/0/%d" % part for part in range(3)
-    }
-    assert len({said[b"relay-key"] for _, said in found}) == 50
+    keys = {said[b"relay-key"] for _, said in found}
+    assert {key.rpartition(b"/")[0] for key in keys} == {b"job/0/0", b"job/0/1", b"job/0/2"}
+    assert len(keys) == 50
     assert all((b"content-length" in said) == (int(body) % 3 != 2) for body, said in found)
 
 
 def test_a_secret_is_in_nothing_that_spark_shows(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path
 ) -> None:
     """Plans, what its status store keeps of executions, checkpoints, progress, errors."""
     fill(uri, queue, 0, 2)
@@ -175,7 +148,7 @@ def test_a_secret_is_in_nothing_that_spark_shows(
 
 
 def test_a_dead_receiver_fails_the_query_and_says_why(
-    spark: "SparkSession", queue: str, tmp_path: Path
+    spark: SparkSession, queue: str, tmp_path: Path
 ) -> None:
     """In the exception that whoever waits for the query gets."""
     rows = reading(spark, "tcp://127.0.0.1:1", queue, tmp_path)
@@ -185,18 +158,16 @@ def test_a_dead_receiver_fails_the_query_and_says_why(
     assert "connection refused" in str(caught.value)
 
 
-def loaded(spark: "SparkSession", uri: str, queue: str, folder: Path, **options: Any) -> "DataFrame":
+def loaded(spark: SparkSession, uri: str, queue: str, folder: Path, **options: Any) -> DataFrame:
     """Read a queue in batch."""
     reader = spark.read.format("stomp").option("subscribe", queue).option("idleMs", 300)
     return reader.options(spool=str(folder / "spool"), **options).load(uri)
 
 
 def test_a_dataframe_has_the_same_rows_in_every_scan(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path
 ) -> None:
-    """Joined with itself and filtered, while more comes. That is for the next one, which has the old rows, too, if
-    they are wanted.
-    """
+    """Joined with itself and filtered, while more comes; that is for the next one, which may have the old rows, too."""
     fill(uri, queue, 0, 12)
     rows = loaded(spark, uri, queue, tmp_path, includeHeaders="false")
     assert "headers" not in rows.columns
@@ -210,7 +181,7 @@ def test_a_dataframe_has_the_same_rows_in_every_scan(
 
 
 def test_a_mistyped_option_is_named_in_what_spark_says(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path
 ) -> None:
     """Not the option that is missing by it; and Kafka's own are told what is there instead."""
     for name, said in (
@@ -223,11 +194,9 @@ def test_a_mistyped_option_is_named_in_what_spark_says(
 
 @pytest.mark.deep
 def test_lag_and_unacknowledged_are_in_the_progress(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path
 ) -> None:
-    """Of the source, beside the offsets; a sink has sent and confirmed its rows when Spark reports a batch, each with a
-    key of the query's own.
-    """
+    """Of the source, beside the offsets; of a sink the rows that are confirmed, each with a key of the query's own."""
     fill(uri, queue, 0, 10)
     rows = reading(spark, uri, queue, tmp_path, maxOffsetsPerTrigger=4, ack="commit")
     query = (
@@ -243,11 +212,7 @@ def test_lag_and_unacknowledged_are_in_the_progress(
     assert [each["lag"] for each in latest] == [6, 2, 0]
     assert [each["unacknowledged"] for each in latest] == [10, 6, 2]
     assert [each["r0"] for each in latest] == [10, 10, 10]
-    assert [json.loads(each["sources"][0]["endOffset"]) for each in seen] == [
-        {"r0": 4},
-        {"r0": 8},
-        {"r0": 10},
-    ]
+    assert [json.loads(each["sources"][0]["endOffset"])["r0"] for each in seen] == [4, 8, 10]
     assert [each["sink"]["numOutputRows"] for each in seen] == [4, 4, 2]
     found = drain(uri, f"{queue}-out", 10)
     assert sorted(int(body) for body, _ in found) == list(range(10))
@@ -259,7 +224,7 @@ def test_lag_and_unacknowledged_are_in_the_progress(
 
 @pytest.mark.deep
 def test_a_stream_in_complete_mode_sends_each_result(
-    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+    spark: SparkSession, uri: str, queue: str, tmp_path: Path
 ) -> None:
     """As to Kafka; Spark itself refuses to send updates alone."""
     fill(uri, queue, 0, 4)

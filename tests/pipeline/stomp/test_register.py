@@ -4,19 +4,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 import pyspark_stomp
 import stomprelay
 from stomprelay.pipeline.spark import java
-from tests.e2e.brokers import Broker
 from tests.pipeline.stomp.test_datasource import drain, fill
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
@@ -37,12 +33,6 @@ REGISTER = """
 import pyspark_stomp
 pyspark_stomp.register(spark)
 """
-
-
-@pytest.fixture
-def uri(memory: Broker) -> str:
-    """Name the embedded broker."""
-    return f"tcp://127.0.0.1:{memory.port}"
 
 
 @pytest.fixture
@@ -98,7 +88,7 @@ def copied(
     assert sorted(int(body) for body, _ in drain(uri, f"{queue}-out", 5)) == list(range(5))
 
 
-def test_a_session_that_is_there_is_told(spark: "SparkSession") -> None:
+def test_a_session_that_is_there_is_told(spark: SparkSession) -> None:
     """Once more does no harm; its own Python for functions stays what it was."""
     before = spark.sparkContext.pythonExec
     for _ in range(2):

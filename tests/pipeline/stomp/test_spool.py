@@ -1,5 +1,6 @@
 """Messages on disk: nothing that was kept is lost, nothing half written is read."""
 
+import errno
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from stomprelay.pipeline.stomp import spool as module
 from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, covered, read, segments
+from tests.journal.made import fails
 from tests.pipeline.stomp.rig import batch
 
 WRITER = """
@@ -65,9 +67,7 @@ def test_it_holds_what_was_appended(
     data: st.DataObject,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Whole segments go, but for the last one, whose name is the sequence; numbers go on where they were, or where it
-    is told to go on. Any range is read, across segments, and what is missing in it is an error.
-    """
+    """Whole segments go, but for the last one; numbers go on; any range is read, and what is missing is an error."""
     folder = tmp_path_factory.mktemp("spool")
     spool = MessageSpool(folder, first=first, segment=segment)
     held: list[int] = []
@@ -212,11 +212,7 @@ def test_a_writer_that_goes_is_waited_for(tmp_path: Path) -> None:
 def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the folder; what was kept before is still there."""
     spool = filled(tmp_path, 1)
-
-    def full(file: int, data: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module, "_write", full)
+    monkeypatch.setattr(module, "_write", fails(errno.ENOSPC))
     with pytest.raises(SpoolError, match=f"spool {tmp_path}: No space left on device"):
         spool.append(batch(3, 6))
     spool.close()

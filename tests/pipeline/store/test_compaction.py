@@ -4,11 +4,12 @@ import os
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.store import compaction
@@ -17,9 +18,6 @@ from stomprelay.pipeline.store.files import merge
 from stomprelay.pipeline.store.store import Compacted, Store
 from tests.pipeline.rows import FRAME, START
 from tests.pipeline.rows import write as put
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 HOUR = "date=2026-11-21/hour=8"
 
@@ -34,7 +32,7 @@ def killed(*_: object, **__: object) -> None:
 
 
 @pytest.fixture
-def store(spark: "SparkSession", tmp_path: Path) -> Store:
+def store(spark: SparkSession, tmp_path: Path) -> Store:
     """Tables in a folder with letters that mean something to Hadoop."""
     return Store(spark, str(tmp_path / "tables [1]"))
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyarrow import parquet
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline import options
 from stomprelay.pipeline.cli import main
@@ -24,9 +25,6 @@ from stomprelay.pipeline.store.delta import DeltaStore, opened
 from stomprelay.pipeline.store.store import Store, StoreError
 from stomprelay.pipeline.store.upkeep import alone, migrate
 from stomprelay.pipeline.store.volume import Volume
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -65,7 +63,7 @@ def content(store: Store) -> dict[str, list[str]]:
     }
 
 
-def once(spark: "SparkSession", settings: Settings) -> str:
+def once(spark: SparkSession, settings: Settings) -> str:
     """A run; what it says."""
     told = io.StringIO()
     Stream(spark, settings, ProgressLine(told)).once()
@@ -74,7 +72,7 @@ def once(spark: "SparkSession", settings: Settings) -> str:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("form", ["parquet", "delta"])
-def test_a_run_migrates_them_and_goes_on(with_delta: "SparkSession", recorded: Path, form: str) -> None:
+def test_a_run_migrates_them_and_goes_on(with_delta: SparkSession, recorded: Path, form: str) -> None:
     """With what came later they are as if one run had made them of it all; of the relays' runs they have what came
     later.
     """
@@ -94,7 +92,7 @@ def test_a_run_migrates_them_and_goes_on(with_delta: "SparkSession", recorded: P
 
 
 def test_a_migration_that_is_killed_goes_on(
-    spark: "SparkSession", recorded: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed ever later at one of its changes to files, and begun again: nothing is lost or there twice."""
     tables = recorded / "parquet"
@@ -137,7 +135,7 @@ def test_a_migration_that_is_killed_goes_on(
 
 @pytest.mark.ci
 def test_a_migration_of_delta_that_is_killed_goes_on(
-    with_delta: "SparkSession", few: None, recorded: Path, monkeypatch: pytest.MonkeyPatch
+    with_delta: SparkSession, few: None, recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two transactions; who reads meanwhile has some tables of both layouts."""
     store = DeltaStore(with_delta, str(recorded / "delta"))
@@ -162,7 +160,7 @@ def test_a_migration_of_delta_that_is_killed_goes_on(
 
 
 def test_the_command_needs_no_journal(
-    spark: "SparkSession", recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It says what it did. While another run is at work it does nothing."""
     monkeypatch.setattr(options, "session", lambda *_, **__: spark)

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TRAFFIC
 from stomprelay.pipeline.store import layout
@@ -13,9 +14,6 @@ from stomprelay.pipeline.store.store import OPEN, Store, StoreError, batch_name
 from stomprelay.pipeline.store.upkeep import begin
 from tests.pipeline import rows as made
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 pytestmark = pytest.mark.spark
 
 HOUR = "2026-11-21-08"
@@ -23,17 +21,17 @@ NEXT = "2026-11-21-09"
 LATER = "2026-11-21-10"
 
 
-def quarantine(spark: "SparkSession", *reasons: str) -> "DataFrame":
+def quarantine(spark: SparkSession, *reasons: str) -> DataFrame:
     """Rows of the table, by reason."""
     return spark.createDataFrame([("s", 0, 1, reason) for reason in reasons], QUARANTINE.ddl)
 
 
 def messages(
-    spark: "SparkSession",
+    spark: SparkSession,
     rows: Iterable[tuple[str, str]],
     still: Iterable[tuple[str, str]] = (),
     name: str = "0",
-) -> "DataFrame":
+) -> DataFrame:
     """Of hour and destination; `still`: those that are open, in the slice `name`."""
     many = [
         {"hour": hour, "destination": destination, "final": final, "slice": None if final else name}
@@ -43,7 +41,7 @@ def messages(
     return made.rows(spark, MESSAGES, made.MESSAGE, many, "hour string, slice string")
 
 
-def traffic(spark: "SparkSession", *rows: tuple[str, str]) -> "DataFrame":
+def traffic(spark: SparkSession, *rows: tuple[str, str]) -> DataFrame:
     """Of hour and destination."""
     usual = {"minute": made.START, "direction": "to_broker"}
     usual |= dict.fromkeys(("frames", "messages", "octets", "body_octets", "errors"), 0)
@@ -52,12 +50,12 @@ def traffic(spark: "SparkSession", *rows: tuple[str, str]) -> "DataFrame":
     )
 
 
-def said(frame: "DataFrame", *columns: str) -> list[Any]:
+def said(frame: DataFrame, *columns: str) -> list[Any]:
     """These columns of all rows, sorted."""
     return sorted(tuple(row) for row in frame.select(*columns).collect())
 
 
-def test_what_is_not_there_yet_is_empty(spark: "SparkSession", tmp_path: Path) -> None:
+def test_what_is_not_there_yet_is_empty(spark: SparkSession, tmp_path: Path) -> None:
     """With all columns, and those of the folders."""
     store = Store(spark, str(tmp_path))
     assert store.read("messages").columns == [*MESSAGES.names, "date", "hour", "batch"]
@@ -66,7 +64,7 @@ def test_what_is_not_there_yet_is_empty(spark: "SparkSession", tmp_path: Path) -
     assert store.hours("frames") == []
 
 
-def test_folders_have_types_that_engines_find(spark: "SparkSession", tmp_path: Path) -> None:
+def test_folders_have_types_that_engines_find(spark: SparkSession, tmp_path: Path) -> None:
     """Spark and DuckDB take them for a date and a number, and read no others than a query names."""
     duckdb = pytest.importorskip("duckdb")
     store = Store(spark, str(tmp_path))
@@ -91,7 +89,7 @@ def test_folders_have_types_that_engines_find(spark: "SparkSession", tmp_path: P
 
 
 @pytest.fixture(params=["parquet", pytest.param("delta", marks=pytest.mark.ci)])
-def either(request: pytest.FixtureRequest, spark: "SparkSession", tmp_path: Path) -> Store:
+def either(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Store:
     """In both formats, in a folder with letters that mean something to Hadoop and SQL."""
     if request.param == "delta":
         made_tables: Store = request.getfixturevalue("delta")
@@ -101,7 +99,7 @@ def either(request: pytest.FixtureRequest, spark: "SparkSession", tmp_path: Path
     return store
 
 
-def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", either: Store) -> None:
+def test_a_batch_that_is_done_again_takes_its_own_place(spark: SparkSession, either: Store) -> None:
     """And that of no other batch. Its rows are asked for again: who observes them does not wait for ever."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
@@ -125,7 +123,7 @@ def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", e
     assert said(either.read("quarantine", batch=3), "reason", "batch") == [("torn", batch_name(3))]
 
 
-def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", either: Store) -> None:
+def test_rows_that_may_change_are_replaced_as_a_whole(spark: SparkSession, either: Store) -> None:
     """Slice by slice, whatever their hour, and without writing rows that stay once more."""
     either.replace_open(0, messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]), ["0"])
     files = {*either.read("messages", [HOUR], 0).where("final").inputFiles()}
@@ -148,7 +146,7 @@ def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", eit
     assert said(either.read("messages"), "destination") == [("a",), ("d",), ("final",)]
 
 
-def test_hours_are_written_anew_one_by_one(spark: "SparkSession", either: Store) -> None:
+def test_hours_are_written_anew_one_by_one(spark: SparkSession, either: Store) -> None:
     """Those that there are rows for, those that have none any more, and no other."""
     either.replace("traffic", traffic(spark, (HOUR, "a"), (NEXT, "b")))
     either.replace("traffic", traffic(spark, (HOUR, "c")), [HOUR, LATER])
@@ -159,7 +157,7 @@ def test_hours_are_written_anew_one_by_one(spark: "SparkSession", either: Store)
     assert said(either.read("traffic"), "destination") == [("d",)]
 
 
-def test_a_batch_leaves_state_for_the_next(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_batch_leaves_state_for_the_next(spark: SparkSession, tmp_path: Path) -> None:
     """Until it is forgotten; state that is missing is told, as it means tables that do not belong together."""
     store = Store(spark, str(tmp_path))
     store.save_text("words", 0, "before")
@@ -171,7 +169,7 @@ def test_a_batch_leaves_state_for_the_next(spark: "SparkSession", tmp_path: Path
         store.saved_text("words", 0)
 
 
-def test_files_that_tasks_wrote_are_adopted(spark: "SparkSession", tmp_path: Path) -> None:
+def test_files_that_tasks_wrote_are_adopted(spark: SparkSession, tmp_path: Path) -> None:
     """Only those of tasks that count, and in place of what the same batch wrote before; other batches stay."""
     store = Store(spark, f"file:{tmp_path}/the tables")
     for batch, names in ((0, "a"), (1, "b"), (1, "cd")):
@@ -195,7 +193,7 @@ def test_files_that_tasks_wrote_are_adopted(spark: "SparkSession", tmp_path: Pat
     assert store.stage("frames", 2) == store.stage("frames", 2)
 
 
-def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -> None:
+def test_what_was_cut_short_is_swept_up(spark: SparkSession, tmp_path: Path) -> None:
     """Half-written files, what is about to be removed, and what a batch wrote that is not done; the rest stays."""
     store = Store(spark, str(tmp_path))
     store.append("quarantine", 0, quarantine(spark, "a"))
@@ -221,7 +219,7 @@ def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -
 
 
 def test_a_session_without_delta_is_told(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is written, with what helps."""
     monkeypatch.setattr(spark.conf, "get", lambda *_: "")
@@ -229,7 +227,7 @@ def test_a_session_without_delta_is_told(
         opened(spark, str(tmp_path), "delta")
 
 
-def test_tables_of_an_older_release_are_told(spark: "SparkSession", tmp_path: Path) -> None:
+def test_tables_of_an_older_release_are_told(spark: SparkSession, tmp_path: Path) -> None:
     """They do not say how they lie on disk, or have other folders; those of a newer one are not touched at all."""
     made.write(tmp_path, QUARANTINE, {"reason": "torn"}, [{"segment": "a", "position": 1, "length": 2}])
     store = Store(spark, str(tmp_path))
@@ -249,7 +247,7 @@ def test_tables_of_an_older_release_are_told(spark: "SparkSession", tmp_path: Pa
             store.check()
 
 
-def test_tables_and_checkpoint_belong_together(spark: "SparkSession", tmp_path: Path) -> None:
+def test_tables_and_checkpoint_belong_together(spark: SparkSession, tmp_path: Path) -> None:
     """A checkpoint that was removed, or is older, would bring batches twice."""
     store = Store(spark, str(tmp_path))
     store.prepare(-1)

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.settings import Settings
@@ -12,10 +12,6 @@ from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.store import Batch, Store, StoreError
 from stomprelay.pipeline.store.upkeep import alone, expire
 from tests.pipeline.rows import FRAME, START, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +22,7 @@ NOW = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
 
 
 @pytest.fixture
-def store(spark: "SparkSession", tmp_path: Path) -> Store:
+def store(spark: SparkSession, tmp_path: Path) -> Store:
     """Five batches with rows of the hours 08, 10 and 11."""
     store = Store(spark, str(tmp_path))
     for number in range(5):
@@ -73,7 +69,7 @@ def _file(root: Path, *folders: str) -> None:
 
 
 @pytest.mark.spark
-def test_hours_go_whole(spark: "SparkSession", tmp_path: Path) -> None:
+def test_hours_go_whole(spark: SparkSession, tmp_path: Path) -> None:
     """Of tables and sums, when they ended for so long; state, quarantine and what is younger stay."""
     keep = [
         "frames/date=2026-11-20/hour=8/batch=000000001",

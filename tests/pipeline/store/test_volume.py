@@ -1,14 +1,12 @@
 """Files as Hadoop names them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(
@@ -37,7 +35,7 @@ def test_a_relative_path_is_made_absolute() -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("scheme", ["", "file:"])
-def test_files_are_written_found_and_removed(spark: "SparkSession", tmp_path: Path, scheme: str) -> None:
+def test_files_are_written_found_and_removed(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
     """Whatever their folder is called."""
     volume = Volume(spark)
     root = f"{scheme}{tmp_path}/a b [1] {{x,y}} %20 *?"
@@ -58,7 +56,7 @@ def test_files_are_written_found_and_removed(spark: "SparkSession", tmp_path: Pa
 
 
 @pytest.mark.spark
-def test_a_file_is_replaced(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_file_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
     """By Hive's file system, too, which does not rename to a file that is there: Spark takes it where we name none."""
     volume = Volume(spark)
     jvm: Any = spark._jvm

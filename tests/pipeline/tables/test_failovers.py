@@ -1,16 +1,14 @@
 """Outages of brokers, from what their sessions saw."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from stomprelay.pipeline.schema import FAILOVERS
 from stomprelay.pipeline.sessions.outages import SessionOutage
 from stomprelay.pipeline.tables.episodes import SPACING, failover, outages_of, rows_of
 from tests.pipeline.rows import OUTAGE_ROW, SECOND, START_NS, told
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +26,7 @@ def lost(session: str, at: float, recovered: float | None = None, **further: Any
     }
 
 
-def table(spark: "SparkSession", *outages: dict[str, Any]) -> "DataFrame":
+def table(spark: SparkSession, *outages: dict[str, Any]) -> DataFrame:
     """The rows of `failovers`."""
     usual = {**dict.fromkeys(SessionOutage._fields), **OUTAGE_ROW}
     losses = [SessionOutage(**{**usual, **one}) for one in outages]
@@ -53,7 +51,7 @@ class Cases:
         rows = [(f"2026-11-21 {at}", sessions) for at, sessions in wanted]
         self.case(*outages, columns=["began_at", "sessions"], wanted=rows)
 
-    def check(self, spark: "SparkSession") -> None:
+    def check(self, spark: SparkSession) -> None:
         """Compare all of them."""
         found = told(table(spark, *self._outages))
         names = FAILOVERS.names
@@ -67,7 +65,7 @@ class Cases:
             assert sorted((tuple(row[each] for each in columns) for row in ours), key=repr) == wanted
 
 
-def test_each_cell(spark: "SparkSession") -> None:
+def test_each_cell(spark: SparkSession) -> None:
     """Three sessions lose a broker; two go one way, one the other."""
     found = table(
         spark,
@@ -96,7 +94,7 @@ def test_each_cell(spark: "SparkSession") -> None:
     ]
 
 
-def test_when_an_outage_begins_and_ends(spark: "SparkSession") -> None:
+def test_when_an_outage_begins_and_ends(spark: SparkSession) -> None:
     """The next loss within ten seconds of the last is the same outage, and one later is, while a session is still
     without a broker: not while it gave up, and for `give_up` seconds where nothing more comes of it.
     """
@@ -120,7 +118,7 @@ def test_when_an_outage_begins_and_ends(spark: "SparkSession") -> None:
     cases.check(spark)
 
 
-def test_what_sets_outages_apart_and_what_is_summed(spark: "SparkSession") -> None:
+def test_what_sets_outages_apart_and_what_is_summed(spark: SparkSession) -> None:
     """Upstream, broker and plan, at the same moment too. A session that lost the broker twice counts once, as its last
     loss ended, its silences each; the median silence is the nearest rank's, and a clock that was set back makes none
     shorter than none. Where most sessions went comes first, equals by the alphabet.

@@ -1,21 +1,19 @@
 """Who sends to whom: messages by producer, destination and consumer."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from stomprelay.pipeline.schema import FLOW, MESSAGES
 from stomprelay.pipeline.tables.rollup import FLOW_SUMS
 from tests.pipeline.rows import MESSAGE, START, delivery, rows, told
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 pytestmark = pytest.mark.spark
 
 
-def flow(spark: "SparkSession", *many: dict[str, Any]) -> "DataFrame":
+def flow(spark: SparkSession, *many: dict[str, Any]) -> DataFrame:
     """The table, of messages."""
     return FLOW_SUMS.rows(FLOW_SUMS.summed(rows(spark, MESSAGES, MESSAGE, many)))
 
@@ -25,7 +23,7 @@ def after(us: int, client: str | None = "bob", session: str = "c1") -> tuple[Any
     return delivery(client, START + timedelta(microseconds=us), session)
 
 
-def test_each_cell(spark: "SparkSession") -> None:
+def test_each_cell(spark: SparkSession) -> None:
     """A queue's message, a topic's with two consumers, and one of another producer, beside hand-made sums."""
     table = flow(
         spark,
@@ -46,14 +44,14 @@ def test_each_cell(spark: "SparkSession") -> None:
     assert table.columns == ["hour", *FLOW.names]
 
 
-def test_messages_nobody_got(spark: "SparkSession") -> None:
+def test_messages_nobody_got(spark: SparkSession) -> None:
     """They have no consumer and no time; what was sent counts."""
     assert told(flow(spark, {"size": 10}, {"size": 5})) == [
         ("2026-11-21-08", "alice", "/queue/a", None, 2, 0, 15, None, None)
     ]
 
 
-def test_redelivered(spark: "SparkSession") -> None:
+def test_redelivered(spark: SparkSession) -> None:
     """Twice to one consumer is one message; its time is the first's, its octets went twice. What another one then
     got counts for that one from the SEND on.
     """
@@ -64,19 +62,19 @@ def test_redelivered(spark: "SparkSession") -> None:
     ]
 
 
-def test_no_send_was_seen(spark: "SparkSession") -> None:
+def test_no_send_was_seen(spark: SparkSession) -> None:
     """Then there is neither a producer nor a time, and a size that is not known is none."""
     table = flow(spark, {"producer": None, "sent_at": None, "size": None, "deliveries": [after(100)]})
     assert told(table) == [("2026-11-21-08", None, "/queue/a", "bob", 1, 1, 0, None, None)]
 
 
-def test_a_consumer_without_a_name(spark: "SparkSession") -> None:
+def test_a_consumer_without_a_name(spark: SparkSession) -> None:
     """It goes by its session, so that it is not taken for nobody."""
     table = flow(spark, {"deliveries": [after(1, None), after(2, None), after(3, None, "c2")]}, {})
     assert told(table, ["consumer", "messages", "deliveries"]) == [("c1", 1, 2), ("c2", 1, 1), (None, 1, 0)]
 
 
-def test_means_of_negative_times(spark: "SparkSession") -> None:
+def test_means_of_negative_times(spark: SparkSession) -> None:
     """A clock that was set back makes a delivery come before its SEND."""
     table = flow(spark, {"deliveries": [after(-500)]}, {"deliveries": [after(100)]})
     assert told(table, ["delivery_mean_us", "delivery_max_us"]) == [(-200, 100)]

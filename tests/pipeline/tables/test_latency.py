@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from math import ceil
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from stomprelay.pipeline.schema import LATENCY, MESSAGES
 from stomprelay.pipeline.tables.rollup import LATENCY_SUMS, MEASURES, PERCENTILES, WIDTH
 from tests.pipeline.rows import MESSAGE, START, rows, told
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +27,7 @@ CASES: dict[str, list[Measured]] = {
 """By destination, so that all can be looked at side by side."""
 
 
-def messages(spark: "SparkSession", many: Sequence[Measured]) -> "DataFrame":
+def messages(spark: SparkSession, many: Sequence[Measured]) -> DataFrame:
     """Rows of `messages`."""
     return rows(
         spark,
@@ -46,7 +44,7 @@ def messages(spark: "SparkSession", many: Sequence[Measured]) -> "DataFrame":
     )
 
 
-def cells(table: "DataFrame") -> dict[tuple[str, str], dict[str, Any]]:
+def cells(table: DataFrame) -> dict[tuple[str, str], dict[str, Any]]:
     """By minute and destination."""
     names = ["hour", *LATENCY.names]
     named = [dict(zip(names, row, strict=True)) for row in told(table, names)]
@@ -56,7 +54,7 @@ def cells(table: "DataFrame") -> dict[tuple[str, str], dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def found(spark: "SparkSession") -> dict[tuple[str, str], dict[str, Any]]:
+def found(spark: SparkSession) -> dict[tuple[str, str], dict[str, Any]]:
     """The cells of all cases."""
     return cells(
         LATENCY_SUMS.rows(
@@ -100,7 +98,7 @@ def test_a_message_without_any_duration_makes_no_row(found: dict[tuple[str, str]
     assert {destination for _, destination in found} == {"small", "back"}
 
 
-def test_the_columns_are_the_tables(spark: "SparkSession") -> None:
+def test_the_columns_are_the_tables(spark: SparkSession) -> None:
     """By name and type, whatever there is."""
     table = LATENCY_SUMS.rows(LATENCY_SUMS.summed(messages(spark, [])))
     assert table.columns == ["hour", *LATENCY.names]
@@ -108,7 +106,7 @@ def test_the_columns_are_the_tables(spark: "SparkSession") -> None:
     assert [field.dataType for field in table.schema.fields[1:]] == [field.dataType for field in wanted]
 
 
-def test_percentiles_of_many(spark: "SparkSession") -> None:
+def test_percentiles_of_many(spark: SparkSession) -> None:
     """Each cell beside the exact one, of durations of all sizes alike; see `_check`."""
     random = Random(7)
 
@@ -124,7 +122,7 @@ def _any(random: Random) -> int:
     return random.choice((random.randrange(-size, size + 1), round(WIDTH ** random.randrange(1600))))
 
 
-def _check(spark: "SparkSession", many: Sequence[Measured], low: int, high: int) -> None:
+def _check(spark: SparkSession, many: Sequence[Measured], low: int, high: int) -> None:
     """Count and maximum are exact, a percentile is at most 2.2 % above, however the rows were cut into batches."""
     parts = [LATENCY_SUMS.summed(messages(spark, part)) for part in (many[:low], many[low:high], many[high:])]
     found = cells(LATENCY_SUMS.rows(parts[0].unionByName(parts[1]).unionByName(parts[2])))

@@ -5,9 +5,10 @@ import shutil
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
 from stomprelay.pipeline.sessions.outages import SessionOutage
@@ -17,9 +18,6 @@ from stomprelay.pipeline.store.store import OPEN, Batch, Store
 from stomprelay.pipeline.tables.episodes import advance_failovers
 from stomprelay.pipeline.tables.rollup import FLOW_SUMS, LATENCY_SUMS, Rollup, advance_traffic
 from tests.pipeline.rows import FRAME, MESSAGE, OUTAGE_ROW, SECOND, START, START_NS, delivery, told, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -34,7 +32,7 @@ def hours(many: Rows) -> list[str]:
 class Tables:
     """Batches that are written by hand instead of read, in a folder of their own."""
 
-    def __init__(self, spark: "SparkSession", root: Path) -> None:
+    def __init__(self, spark: SparkSession, root: Path) -> None:
         self.spark = spark
         self.root = root
         self.settings = Settings(journal="/nowhere", tables=str(root))
@@ -81,7 +79,7 @@ class Tables:
 
 
 @pytest.fixture
-def tables_in(spark: "SparkSession", tmp_path: Path) -> Callable[[str], Tables]:
+def tables_in(spark: SparkSession, tmp_path: Path) -> Callable[[str], Tables]:
     """One place for tables for each name."""
     return lambda name: Tables(spark, tmp_path / name)
 

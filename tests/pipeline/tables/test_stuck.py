@@ -3,11 +3,12 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from stomprelay.pipeline.schema import STUCK
 from stomprelay.pipeline.sessions.conversation import SessionRow
@@ -16,9 +17,6 @@ from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.tables.episodes import advance_stuck, rows_of, stuck
 from tests.pipeline.rows import SECOND, START_NS, told
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -51,7 +49,7 @@ def going(since: int, now: int, **further: Any) -> Wait:
 class Batches:
     """Batches of waits, as `messages` leaves them."""
 
-    def __init__(self, spark: "SparkSession", root: Path) -> None:
+    def __init__(self, spark: SparkSession, root: Path) -> None:
         self.spark = spark
         self.root = root
         self.store = Store(spark, str(root))
@@ -79,12 +77,12 @@ class Batches:
         return told(self.store.read("stuck"), columns or ["since", "until", "deliveries", "outcome"])
 
 
-def table(spark: "SparkSession", episodes: Sequence[Wait]) -> "DataFrame":
+def table(spark: SparkSession, episodes: Sequence[Wait]) -> DataFrame:
     """The table's rows of these."""
     return rows_of(spark, STUCK, [stuck(each) for each in episodes])
 
 
-def test_each_cell(spark: "SparkSession") -> None:
+def test_each_cell(spark: SparkSession) -> None:
     """Waits that overlap or touch are one episode, others are not, nor those of another subscription or broker."""
     many = [
         wait(0, 90, client="old", destination="/queue/b"),
@@ -107,7 +105,7 @@ def test_each_cell(spark: "SparkSession") -> None:
     ]
 
 
-def test_an_episode_over_batches_and_hours(spark: "SparkSession", tmp_path: Path) -> None:
+def test_an_episode_over_batches_and_hours(spark: SparkSession, tmp_path: Path) -> None:
     """It is one row, in the hour in which it began, until it ends and after, however often its last batch is done;
     other hours stay as they are.
     """
@@ -131,7 +129,7 @@ def test_an_episode_over_batches_and_hours(spark: "SparkSession", tmp_path: Path
     assert [*(tmp_path / "stuck" / "date=2026-11-21" / "hour=6").iterdir()] == untouched
 
 
-def test_an_episode_that_joins_two(spark: "SparkSession", tmp_path: Path) -> None:
+def test_an_episode_that_joins_two(spark: SparkSession, tmp_path: Path) -> None:
     """What a segment that came late tells; an hour that has nothing any more is gone."""
     batches = Batches(spark, tmp_path)
     batches.batch(0, [wait(3000, 3100), wait(3700, 3800)])

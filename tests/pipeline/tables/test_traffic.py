@@ -1,16 +1,14 @@
 """Who says how much: counts by minute, destination, client, upstream and direction."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.tables.rollup import TRAFFIC_SUMS
 from tests.pipeline.rows import FRAME, START, rows, told
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +31,7 @@ EVENT: dict[str, Any] = {
 }
 
 
-def test_each_cell(spark: "SparkSession") -> None:
+def test_each_cell(spark: SparkSession) -> None:
     """Frames of all commands, messages, octets and errors, each beside a hand-made sum."""
     frames = rows(
         spark,
@@ -67,7 +65,7 @@ def test_each_cell(spark: "SparkSession") -> None:
     )
 
 
-def test_errors_of_brokers_and_of_the_relay(spark: "SparkSession") -> None:
+def test_errors_of_brokers_and_of_the_relay(spark: SparkSession) -> None:
     """An event `error` is an error towards the client and no frame; an ERROR that a client says is a frame only."""
     frames = rows(
         spark,
@@ -85,7 +83,7 @@ def test_errors_of_brokers_and_of_the_relay(spark: "SparkSession") -> None:
     ) == [("to_broker", 1, 0, 9, 0, 0), ("to_client", 0, 0, 0, 0, 1)]
 
 
-def test_a_message_counts_where_it_goes_only(spark: "SparkSession") -> None:
+def test_a_message_counts_where_it_goes_only(spark: SparkSession) -> None:
     """SEND counts from a client and MESSAGE from a broker; the other way about they are frames."""
     frames = rows(spark, FRAMES, FRAME, [{"command": "MESSAGE"}, {**MESSAGE, "command": "SEND"}])
     assert told(TRAFFIC_SUMS.summed(frames), ["direction", "frames", "messages"]) == [

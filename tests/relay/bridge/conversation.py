@@ -85,6 +85,5 @@ def subscribed(client: bytes, broker: bytes, cut: Cut = Cut.WHOLE) -> Playbook:
     """A playbook in which the subscription of the pair's conversation is open."""
     play = joined(client, broker, cut=cut)
     said, told = CONVERSATIONS[client, broker].subscribe
-    play.client_says(said)
-    play.broker_gets(told)
+    play.client_tells_broker(said, told)
     return play

@@ -42,10 +42,8 @@ def named_to_broker(version: bytes, client: bytes, subscription: bytes, message:
 def test_two_subscriptions_on_one_topic(client: bytes, broker: bytes) -> None:
     """Both are delivered one message under one message-id; each ACK settles one delivery, the oldest first."""
     with joined(client, broker) as play:
-        play.client_says(TWO % (b"client-individual", b"client-individual"))
-        play.broker_reads()
-        play.broker_says(said_by_broker(broker, b"a", b"m1") + said_by_broker(broker, b"b", b"m1"))
-        play.client_reads()
+        play.client_said(TWO % (b"client-individual", b"client-individual"))
+        play.broker_said(said_by_broker(broker, b"a", b"m1") + said_by_broker(broker, b"b", b"m1"))
         for count, subscription in ((1, b"a"), (2, b"b")):
             play.client_says(b"ACK\n" + named_by_client(client, broker, subscription, b"m1", count) + b"\n\0")
             play.broker_gets(b"ACK\n" + named_to_broker(broker, client, subscription, b"m1") + b"\n\0")
@@ -56,8 +54,7 @@ def test_two_subscriptions_on_one_topic(client: bytes, broker: bytes) -> None:
 def test_a_cumulative_ack_settles_its_own_subscription_only(client: bytes, broker: bytes) -> None:
     """In mode `client` one ACK goes to the broker and stands for all earlier deliveries of that subscription."""
     with joined(client, broker) as play:
-        play.client_says(TWO % (b"client", b"client"))
-        play.broker_reads()
+        play.client_said(TWO % (b"client", b"client"))
         for subscription, message in ((b"a", b"m1"), (b"b", b"m2"), (b"a", b"m3"), (b"a", b"m4")):
             play.broker_says(said_by_broker(broker, subscription, message))
         play.client_reads()
@@ -92,22 +89,18 @@ def test_an_unknown_delivery(client: bytes, broker: bytes, command: bytes) -> No
 def test_a_1_2_client_that_acknowledges_the_1_1_way(broker: bytes) -> None:
     """Some libraries send message-id and subscription on 1.2 too: across versions they are understood."""
     with joined(b"1.2", broker) as play:
-        play.client_says(TWO % (b"client-individual", b"client-individual"))
-        play.broker_reads()
-        play.broker_says(said_by_broker(broker, b"a", b"m1") + said_by_broker(broker, b"b", b"m1"))
-        play.client_reads()
+        play.client_said(TWO % (b"client-individual", b"client-individual"))
+        play.broker_said(said_by_broker(broker, b"a", b"m1") + said_by_broker(broker, b"b", b"m1"))
         play.client_says(b"ACK\nmessage-id:m1\nsubscription:b\n\n\0")
         play.broker_gets(b"ACK\nsubscription:b\nmessage-id:m1\n\n\0")
-        play.client_says(b"ACK\nmessage-id:m1\n\n\0")
-        play.broker_gets(b"ACK\nsubscription:a\nmessage-id:m1\n\n\0")
+        play.client_tells_broker(b"ACK\nmessage-id:m1\n\n\0", b"ACK\nsubscription:a\nmessage-id:m1\n\n\0")
 
 
 @pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
 def test_no_id_reaches_a_broker_below_1_2(broker: bytes) -> None:
     """ActiveMQ looks at `id` first in every version and then knows no such delivery."""
     with subscribed(b"1.2", broker) as play:
-        play.broker_says(CONVERSATIONS[b"1.2", broker].message[0])
-        play.client_reads()
+        play.broker_said(CONVERSATIONS[b"1.2", broker].message[0])
         play.client_says(b"ACK\nid:relay-ack-1\nid:relay-ack-9\n\n\0")
         told = play.broker_reads()
         assert told.startswith(b"ACK\n")
@@ -121,8 +114,7 @@ def test_a_1_2_broker_that_gave_no_ack_header(client: bytes) -> None:
         conversation = CONVERSATIONS[client, b"1.2"]
         play.broker_says(conversation.message[0].replace(b"ack:ID\\ch-2\\c7\n", b""))
         play.client_gets(conversation.message[1])
-        play.client_says(conversation.ack[0])
-        play.client_gets_error(b"ACK is not possible")
+        play.client_errs(conversation.ack[0], b"ACK is not possible")
 
 
 # Transactions
@@ -141,17 +133,15 @@ def test_a_publishers_ack_header_never_replaces_ours(broker: bytes) -> None:
 def test_tokens_are_harmless(client: bytes) -> None:
     """The names that the relay makes need no escape in any version and survive every client library."""
     with joined(b"1.2", b"1.1") as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
-        play.broker_reads()
+        play.client_said(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
         for n in range(1, 12):
             play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:%d\n\n\0" % n)
             play.client_gets(b"MESSAGE\nack:relay-ack-%d\nsubscription:0\nmessage-id:%d\n\n\0" % (n, n))
     with joined(client, b"1.2") as play:
         said, told = CONVERSATIONS[client, b"1.2"].subscribe
-        play.client_says(said)
-        play.broker_gets(told)
+        play.client_tells_broker(said, told)
         assert set(told.split(b"id:")[1].split(b"\n")[0]) <= set(
-            b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-",
+            b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
         )
 
 
@@ -163,16 +153,13 @@ def test_a_transaction(client: bytes, broker: bytes, cut: Cut) -> None:
     conversation = CONVERSATIONS[client, broker]
     ours, theirs = b"transaction:" + spelled[client] + b"\n", b"transaction:" + spelled[broker] + b"\n"
     with subscribed(client, broker, cut) as play:
-        play.broker_says(conversation.message[0])
-        play.client_reads()
-        play.client_says(b"BEGIN\n" + ours + b"\n\0")
-        play.broker_gets(b"BEGIN\n" + theirs + b"\n\0")
+        play.broker_said(conversation.message[0])
+        play.client_tells_broker(b"BEGIN\n" + ours + b"\n\0", b"BEGIN\n" + theirs + b"\n\0")
         play.client_says(b"SEND\ndestination:/queue/b\n" + ours + b"\nx\0")
         play.broker_gets(b"SEND\ndestination:/queue/b\n" + theirs + b"\nx\0")
         play.client_says(conversation.ack[0].replace(b"foo:bar\n", ours))
         play.broker_gets(conversation.ack[1].replace(b"foo:bar\n", theirs))
-        play.client_says(b"COMMIT\n" + ours + b"\n\0")
-        play.broker_gets(b"COMMIT\n" + theirs + b"\n\0")
+        play.client_tells_broker(b"COMMIT\n" + ours + b"\n\0", b"COMMIT\n" + theirs + b"\n\0")
         play.both_stay()
 
 
@@ -180,15 +167,12 @@ def test_a_transaction(client: bytes, broker: bytes, cut: Cut) -> None:
 def test_an_abort_brings_cumulative_acks_back_in_order(client: bytes, broker: bytes) -> None:
     """All that one ACK settled comes back, and one cumulative ACK settles it all again."""
     with joined(client, broker) as play:
-        play.client_says(TWO % (b"client", b"client"))
-        play.broker_reads()
-        play.broker_says(b"".join(said_by_broker(broker, b"a", b"m%d" % n) for n in (1, 2, 3)))
-        play.client_reads()
+        play.client_said(TWO % (b"client", b"client"))
+        play.broker_said(b"".join(said_by_broker(broker, b"a", b"m%d" % n) for n in (1, 2, 3)))
         second = named_by_client(client, broker, b"a", b"m2", 2)
-        play.client_says(
+        play.client_said(
             b"BEGIN\ntransaction:t\n\n\0ACK\n" + second + b"transaction:t\n\n\0ABORT\ntransaction:t\n\n\0"
         )
-        play.broker_reads()
         play.client_says(b"ACK\n" + second + b"\n\0")
         play.broker_gets(b"ACK\n" + named_to_broker(broker, client, b"a", b"m2") + b"\n\0")
         play.client_says(b"ACK\n" + named_by_client(client, broker, b"a", b"m3", 3) + b"\n\0")
@@ -208,6 +192,5 @@ def test_unknown_and_repeated_transactions_are_the_brokers(client: bytes, broker
             b"BEGIN\ntransaction:t\n\n\0",
             b"SEND\ndestination:/queue/a\ntransaction:none\n\nx\0",
         ):
-            play.client_says(frame)
-            play.broker_gets(frame)
+            play.client_tells_broker(frame)
         play.both_stay()

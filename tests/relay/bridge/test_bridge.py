@@ -80,9 +80,7 @@ def test_header_lines_of_a_client(client: bytes, broker: bytes, said: bytes, got
 @in_all_cuts
 @in_all_pairs
 def test_send_in_all_pairs(client: bytes, broker: bytes, cut: Cut) -> None:
-    """It arrives with its headers in their order, respelled, and its body as it came; `content-length` and
-    `content-type` are neither invented nor dropped.
-    """
+    """Headers arrive in their order, respelled; the body, `content-length` and `content-type` as they came."""
     with joined(client, broker, cut=cut) as play:
         for said, told in (
             (
@@ -102,15 +100,12 @@ def test_send_in_all_pairs(client: bytes, broker: bytes, cut: Cut) -> None:
                 b"SEND\ndestination:/queue/a\n" + PATH[broker] + b"\ncontent-length:0\n\n\0",
             ),
         ):
-            play.client_says(said)
-            play.broker_gets(told)
+            play.client_tells_broker(said, told)
 
 
 @in_all_pairs
 @pytest.mark.parametrize("behind", [b"", b"\n", b"\r\n", b"\n\n\n", b"\0\n"], ids=repr)
-def test_of_what_stands_between_frames_at_most_one_lf_passes(
-    client: bytes, broker: bytes, behind: bytes
-) -> None:
+def test_between_frames_at_most_one_lf_passes(client: bytes, broker: bytes, behind: bytes) -> None:
     """The LF that brokers write behind a frame may pass with it; a CR or a NUL between frames never does."""
     send = b"SEND\ndestination:/queue/a\n\nx\0"
     message = b"ERROR\nmessage:x\n\ny\0"

@@ -97,9 +97,6 @@ class Side:
             return b"<%b>" % str(error).encode()
 
 
-# ------------------------------------------------------------------ octet by octet
-
-
 @pytest.mark.parametrize(("id", "named"), [(b"", b""), (b"id:s\n", b"subscription:s\n")])
 def test_a_run_is_taken_whole(id: bytes, named: bytes) -> None:
     """MESSAGEs of 1.2 for a client of 1.0, which sees no name that it did not choose; and its ACKs."""
@@ -128,9 +125,6 @@ def test_what_has_to_be_looked_at(line: bytes) -> None:
     assert told == expected
     assert both[0].taken == 0
     assert both[0].session.counters == both[1].session.counters
-
-
-# ------------------------------------------------------------------ against a session that looks at each frame
 
 
 @given(

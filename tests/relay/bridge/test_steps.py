@@ -13,12 +13,9 @@ def test_a_delivery_and_its_ack(client: bytes, broker: bytes, cut: Cut) -> None:
     """A subscription is opened, a message delivered and acknowledged, each under the names its leg knows."""
     conversation = CONVERSATIONS[client, broker]
     with subscribed(client, broker, cut) as play:
-        play.broker_says(conversation.message[0])
-        play.client_gets(conversation.message[1])
-        play.client_says(conversation.ack[0])
-        play.broker_gets(conversation.ack[1])
-        play.client_says(conversation.unsubscribe[0])
-        play.broker_gets(conversation.unsubscribe[1])
+        play.broker_tells_client(conversation.message[0], conversation.message[1])
+        play.client_tells_broker(conversation.ack[0], conversation.ack[1])
+        play.client_tells_broker(conversation.unsubscribe[0], conversation.unsubscribe[1])
         play.both_stay()
 
 
@@ -28,8 +25,7 @@ def test_a_nack(client: bytes, broker: bytes) -> None:
     conversation = CONVERSATIONS[client, broker]
     said, told = (frame.replace(b"ACK\n", b"NACK\n") for frame in conversation.ack)
     with subscribed(client, broker) as play:
-        play.broker_says(conversation.message[0])
-        play.client_gets(conversation.message[1])
+        play.broker_tells_client(conversation.message[0], conversation.message[1])
         play.client_says(said)
         if broker == b"1.0" != client:
             play.client_gets_error(b"NACK cannot be said to the broker")
@@ -46,8 +42,7 @@ def test_receipts_on_every_frame(client: bytes, broker: bytes, cut: Cut) -> None
     conversation = CONVERSATIONS[client, broker]
     spelled = {b"1.0": b"r:1\\", b"1.1": b"r\\c1\\\\", b"1.2": b"r\\c1\\\\"}
     with subscribed(client, broker, cut) as play:
-        play.broker_says(conversation.message[0])
-        play.client_gets(conversation.message[1])
+        play.broker_tells_client(conversation.message[0], conversation.message[1])
         turns = [
             (b"SEND\ndestination:/queue/a\n\n\0", b"SEND\ndestination:/queue/a\n\n\0"),
             (b"BEGIN\ntransaction:t\n\n\0", b"BEGIN\ntransaction:t\n\n\0"),
@@ -74,8 +69,7 @@ def test_an_error_of_the_broker_names_the_clients_receipt(client: bytes, broker:
         play.broker_says(b"ERROR\nreceipt-id:" + spelled[broker] + b"\nmessage:no such queue\n\nwhy\0")
         play.client_gets(b"ERROR\nreceipt-id:" + spelled[client] + b"\nmessage:no such queue\n\nwhy\0")
         play.both_stay()
-        play.client_says(b"SEND\ndestination:/queue/b\n\n\0")
-        play.broker_gets(b"SEND\ndestination:/queue/b\n\n\0")
+        play.client_tells_broker(b"SEND\ndestination:/queue/b\n\n\0")
 
 
 # SUBSCRIBE
@@ -98,8 +92,7 @@ def test_what_subscribe_asks_for_passes(client: bytes, broker: bytes, line: byte
         frame.replace(b"ack:client-individual\n", line) for frame in CONVERSATIONS[client, broker].subscribe
     )
     with joined(client, broker) as play:
-        play.client_says(said)
-        play.broker_gets(told)
+        play.client_tells_broker(said, told)
 
 
 @pytest.mark.parametrize("mode", [b"", b"Auto", b"cumulative", b"client,auto"], ids=repr)
@@ -136,8 +129,7 @@ def test_a_repeated_subscription_id(client: bytes, broker: bytes) -> None:
     first = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
     second = b"SUBSCRIBE\nid:0\ndestination:/queue/b\n\n\0"
     with joined(client, broker) as play:
-        play.client_says(first)
-        play.broker_gets(first)
+        play.client_tells_broker(first)
         play.client_says(second)
         if client == broker:
             play.broker_gets(second)
@@ -149,15 +141,13 @@ def test_a_repeated_subscription_id(client: bytes, broker: bytes) -> None:
 def test_unsubscribe_by_destination_takes_the_oldest(broker: bytes) -> None:
     """A 1.0 UNSUBSCRIBE by destination closes one subscription at a time, the oldest first."""
     with joined(b"1.0", broker) as play:
-        play.client_says(
+        play.client_said(
             b"SUBSCRIBE\ndestination:/topic/t\n\n\0SUBSCRIBE\ndestination:/topic/u\n\n\0"
             b"SUBSCRIBE\ndestination:/topic/t\n\n\0"
         )
-        play.broker_reads()
         play.client_says(b"UNSUBSCRIBE\ndestination: /topic/t\nfoo:bar\n\n\0")
         play.broker_gets(b"UNSUBSCRIBE\nid:relay-1\nfoo:bar\n\n\0")
-        play.client_says(b"UNSUBSCRIBE\ndestination:/topic/t\n\n\0")
-        play.broker_gets(b"UNSUBSCRIBE\nid:relay-3\n\n\0")
+        play.client_tells_broker(b"UNSUBSCRIBE\ndestination:/topic/t\n\n\0", b"UNSUBSCRIBE\nid:relay-3\n\n\0")
         play.client_says(b"UNSUBSCRIBE\ndestination:/topic/t\n\n\0")
         play.client_gets_error(b"UNSUBSCRIBE names no open subscription")
 
@@ -183,10 +173,8 @@ def test_a_message_of_another_destination(client: bytes, broker: bytes) -> None:
     conversation = CONVERSATIONS[client, broker]
     said, told = (frame.replace(PLACE, b"destination:/topic/b\n") for frame in conversation.message)
     with subscribed(client, broker) as play:
-        play.broker_says(said)
-        play.client_gets(told)
-        play.client_says(conversation.ack[0])
-        play.broker_gets(conversation.ack[1])
+        play.broker_tells_client(said, told)
+        play.client_tells_broker(conversation.ack[0], conversation.ack[1])
 
 
 @in_all_pairs
@@ -194,8 +182,7 @@ def test_a_message_that_the_client_did_not_subscribe_to(client: bytes, broker: b
     """Replies to a temporary queue come for a subscription that the client never opened: they are delivered."""
     message = b"MESSAGE\nsubscription:/temp-queue/x\ndestination:/reply-queue/g\nmessage-id:1\n\nhi\0"
     with joined(client, broker) as play:
-        play.broker_says(message)
-        play.client_gets(message)
+        play.broker_tells_client(message)
 
 
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
@@ -204,8 +191,7 @@ def test_a_message_after_unsubscribe_can_be_acknowledged(client: bytes, broker: 
     conversation = CONVERSATIONS[client, broker]
     name = b"" if broker != b"1.0" else b"subscription:0\n"
     with subscribed(client, broker) as play:
-        play.client_says(conversation.unsubscribe[0])
-        play.broker_gets(conversation.unsubscribe[1])
+        play.client_tells_broker(conversation.unsubscribe[0], conversation.unsubscribe[1])
         play.broker_says(conversation.message[0].replace(b"MESSAGE\n", b"MESSAGE\n" + name))
         delivered = play.client_reads()
         assert client != b"1.2" or b"\nack:" in delivered

@@ -8,7 +8,7 @@ from stomprelay.relay.bridge import TRACE
 from stomprelay.wire.frame import Frame
 from tests.playbook import VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs, joined
 from tests.relay.bridge.test_bridge import PATH
-from tests.relay.several import tell
+from tests.relay.frames import tell
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 MESSAGE = b"MESSAGE\n%bsubscription:1\nmessage-id:m\ndestination:/queue/a\n\n%b\0"
@@ -31,9 +31,6 @@ def taped(play: Playbook) -> list[Frame]:
 def traces(tape: list[Frame]) -> list[tuple[bytes, bytes | None]]:
     """Each frame's command and trace."""
     return [(each.command, getattr(each, "trace", None)) for each in tape]
-
-
-# SENDs
 
 
 @in_all_cuts
@@ -77,16 +74,11 @@ def test_a_publishers_own_is_removed(version: bytes, cut: Cut) -> None:
         )
 
 
-# MESSAGEs
-
-
 def test_without_the_setting() -> None:
     """Nothing is added, no frame is marked, and a client's own stays; MESSAGEs lose it, by whatever way they came."""
     with joined(b"1.2", b"1.2") as play:
         tape = taped(play)
         mine = b"SEND\nrelay-trace:mine\ndestination:/queue/a\n\n1\0"
-        play.client_says(mine)
-        play.broker_gets(mine)
-        play.broker_says(MESSAGE % (b"relay-trace:mine\n", b"1"))
-        play.client_gets(MESSAGE % (b"", b"1"))
+        play.client_tells_broker(mine)
+        play.broker_tells_client(MESSAGE % (b"relay-trace:mine\n", b"1"), MESSAGE % (b"", b"1"))
         assert traces(tape) == [(b"SEND", None)]

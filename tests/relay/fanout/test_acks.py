@@ -4,20 +4,8 @@ import pytest
 
 from tests.playbook import Playbook, listener
 from tests.relay.fanout.parts import member_of
-from tests.relay.several import (
-    ABORT,
-    BEGIN,
-    begun,
-    comes_back,
-    delivers,
-    fan_out,
-    fanned,
-    message,
-    receipt,
-    send,
-    subscribed,
-    tell,
-)
+from tests.relay.frames import ABORT, BEGIN, message, receipt, send, tell
+from tests.relay.several import begun, comes_back, delivers, fan_out, fanned, subscribed
 
 # One message
 
@@ -25,28 +13,24 @@ from tests.relay.several import (
 def test_an_ack_of_nothing() -> None:
     """A message that no broker delivered cannot be acknowledged."""
     play = subscribed(fanned(), ack="client-individual")
-    play.client_says(tell(b"ACK", id="z", receipt="k"))
-    play.client_gets_error(b"ACK names no message that awaits one", receipt=b"k")
+    play.client_errs(tell(b"ACK", id="z", receipt="k"), b"ACK names no message that awaits one", receipt=b"k")
 
 
 def test_ack_values_of_two_brokers() -> None:
     """Where both give the same one the client gets another for the second, until the first is settled."""
     with subscribed(fanned(), ack="client-individual") as play:
         wire = message(b"", message_id="m", ack="7")
-        play.broker_says(wire, at="a")
-        play.client_gets(wire)
+        play.broker_tells_client(wire, at="a")
         play.broker_says(wire, at="b")
         renamed = wire.replace(b"ack:7\n", b"").replace(b"MESSAGE\n", b"MESSAGE\nack:relay-ack-2\n")
         play.client_gets(renamed)
-        play.client_says(tell(b"ACK", id="7"))
-        play.broker_gets(tell(b"ACK", id="7"), at="a")
+        play.client_tells_broker(tell(b"ACK", id="7"), at="a")
         play.broker_says(wire, at="a")
         play.client_gets(wire)  # the client knows that of b by another name
         play.client_says(tell(b"ACK", id="relay-ack-2") + tell(b"ACK", id="7"))
         play.broker_gets(tell(b"ACK", id="7"), at="a")
         play.broker_gets(tell(b"ACK", id="7"), at="b")
-        play.broker_says(wire, at="b")
-        play.client_gets(wire)
+        play.broker_tells_client(wire, at="b")
 
 
 @pytest.mark.parametrize("mode", ["client", "client-individual"])
@@ -54,18 +38,13 @@ def test_an_ack_value_that_an_open_transaction_holds(mode: str) -> None:
     """It stays taken, for ABORT brings it back: another broker's delivery of that value gets another one."""
     with subscribed(fanned(), ack=mode) as play:
         wire = message(b"", message_id="m", ack="7")
-        play.broker_says(wire, at="a")
-        play.client_gets(wire)
+        play.broker_tells_client(wire, at="a")
         play.client_says(BEGIN + tell(b"ACK", id="7", transaction="t"))
         play.broker_says(wire, at="b")
         assert b"\nack:relay-ack-2\n" in play.client_reads()
-        play.client_says(ABORT)
-        for at in "ab":
-            play.broker_reads(at=at)
-        play.client_says(tell(b"ACK", id="7"))
-        play.broker_gets(tell(b"ACK", id="7"), at="a")
-        play.client_says(tell(b"ACK", id="relay-ack-2"))
-        play.broker_gets(tell(b"ACK", id="7"), at="b")
+        play.client_said(ABORT)
+        play.client_tells_broker(tell(b"ACK", id="7"), at="a")
+        play.client_tells_broker(tell(b"ACK", id="relay-ack-2"), tell(b"ACK", id="7"), at="b")
 
 
 @pytest.mark.parametrize("client", [b"1.0", b"1.1"])
@@ -81,8 +60,7 @@ def test_a_message_id_that_a_lost_broker_gave_first(client: bytes) -> None:
         play.broker_reads(at="a")
         play.broker_says(wire, at="a")
         play.client_gets(wire)  # the client knows that of b by another name
-        play.client_says(b"ACK\n%bmessage-id:7\n\n\0" % named)
-        play.broker_gets(b"ACK\n%bmessage-id:7\n\n\0" % named, at="a")
+        play.client_tells_broker(b"ACK\n%bmessage-id:7\n\n\0" % named, at="a")
         play.client_says(b"ACK\nmessage-id:relay-ack-2\n%b\n\0" % named)
         play.broker_gets(b"ACK\nmessage-id:7\n%b\n\0" % named, at="b")
         assert play.counters["acks_stale"] == 1
@@ -118,10 +96,8 @@ def test_a_cumulative_ack_for_a_broker_that_is_blocked() -> None:
     with cumulative() as play:
         play.broker_is_blocked(at="a")
         play.client_says(tell(b"ACK", id="b"))
-        play.broker_says(message(message_id="b2", ack="b2"), at="b")
-        play.client_reads()
-        play.client_says(tell(b"ACK", id="b2"))
-        play.broker_gets(tell(b"ACK", id="b") + tell(b"ACK", id="b2"), at="b")
+        play.broker_said(message(message_id="b2", ack="b2"), at="b")
+        play.client_tells_broker(tell(b"ACK", id="b2"), tell(b"ACK", id="b") + tell(b"ACK", id="b2"), at="b")
         assert len(member_of(play, 0)._waiting) == 1
         play.broker_is_unblocked(at="a")
         play.broker_gets(tell(b"ACK", id="a").replace(b"\0", b"\0\n"), at="a")
@@ -151,8 +127,7 @@ def test_a_cumulative_ack_in_a_transaction() -> None:
     play.broker_gets(BEGIN + tell(b"ACK", id="b", transaction="t") + ends, at="b")
     play.broker_says(receipt("c"), at="b")
     play.client_gets(b"")
-    play.broker_says(receipt("c"), at="a")
-    play.client_gets(receipt("c"))
+    play.broker_tells_client(receipt("c"), at="a")
 
 
 @pytest.mark.parametrize(("client", "naming"), [(b"1.0", b""), (b"1.1", b"subscription:1\n")])
@@ -160,12 +135,9 @@ def test_a_cumulative_ack_in_a_transaction() -> None:
 def test_a_cumulative_ack_in_other_versions(client: bytes, naming: bytes, broker: bytes) -> None:
     """The broker is sent its own names, in its version."""
     with begun(listener(fan_out(2)), client, "ab", broker, client) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
+        play.client_said(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
         play.broker_says(message(message_id="a", ack="k"), at="a")
-        play.broker_says(message(message_id="b"), at="b")
-        play.client_reads()
+        play.broker_said(message(message_id="b"), at="b")
         play.client_says(b"ACK\n%bmessage-id:b\n\n\0" % naming)
         wire = play.broker_reads(at="a")
         assert wire.startswith(b"ACK\n")

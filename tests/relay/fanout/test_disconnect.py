@@ -3,21 +3,18 @@
 import pytest
 
 from stomprelay.session.effects import How
+from tests.relay.frames import copied, receipt, send, tell
 from tests.relay.several import (
     SOON,
     THERE,
     begun,
     both_get,
     comes,
-    copied,
     delivers,
     fanned,
     lasting,
-    receipt,
     routed,
-    send,
     subscribed,
-    tell,
     two_upstreams,
 )
 
@@ -34,10 +31,8 @@ def test_all_brokers_are_sent_it(quorum: int) -> None:
     with fanned(quorum=quorum) as play:
         play.client_says(DISCONNECT)
         both_get(play, DISCONNECT)
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("end") if quorum == 1 else b"")
-        play.broker_says(receipt("end"), at="a")
-        play.client_gets(receipt("end") if quorum == 2 else b"")
+        play.broker_tells_client(receipt("end"), receipt("end") if quorum == 1 else b"", at="b")
+        play.broker_tells_client(receipt("end"), receipt("end") if quorum == 2 else b"", at="a")
         play.broker_says(receipt("end"), at="a")  # as ActiveMQ does
         assert play.client.closed is None
         last, other = "ba" if quorum == 1 else "ab"
@@ -51,13 +46,11 @@ def test_a_group_that_owes_the_receipt_of_an_ack() -> None:
     """Its RECEIPT of DISCONNECT is waited for, though another group's is enough: the ACK is for it alone."""
     with subscribed(fanned(quorum=1), ack="client-individual") as play:
         delivers(play, "a", 1)
-        play.client_says(tell(b"ACK", id="a1", receipt="k") + DISCONNECT)
-        play.broker_gets(tell(b"ACK", id="a1", receipt="k") + DISCONNECT, at="a")
+        play.client_tells_broker(tell(b"ACK", id="a1", receipt="k") + DISCONNECT, at="a")
         play.broker_gets(DISCONNECT, at="b")
         play.broker_says(receipt("end"), at="b")
         play.client_gets(b"")
-        play.broker_says(receipt("k", "end"), at="a")
-        play.client_gets(receipt("k", "end"))
+        play.broker_tells_client(receipt("k", "end"), at="a")
 
 
 def test_all_upstreams_confirm() -> None:
@@ -65,13 +58,11 @@ def test_all_upstreams_confirm() -> None:
     with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
         play.client_says(send(b"1", b"/queue/there.1"))
         comes(play, "b")
-        play.client_says(DISCONNECT)
-        play.broker_gets(DISCONNECT, at="a")
+        play.client_tells_broker(DISCONNECT, at="a")
         play.broker_gets(send(b"1", b"/queue/there.1") + DISCONNECT, at="b")
         play.broker_says(receipt("end"), at="a")
         play.client_gets(b"")
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("end"))
+        play.broker_tells_client(receipt("end"), at="b")
 
 
 # Brokers that are lost, or do not confirm
@@ -83,14 +74,12 @@ def test_the_group_that_was_waited_for_is_lost(answers: bool) -> None:
     play = fanned(quorum=1)
     play.client_says(send(b"1", receipt="r") + DISCONNECT)
     both_get(play, copied(1, send(b"1", receipt="r")))
-    play.broker_says(receipt("r"), at="b")
-    play.client_gets(receipt("r"))
+    play.broker_tells_client(receipt("r"), at="b")
     play.broker_goes(at="a")
     play.broker_gets(DISCONNECT, at="b")
     assert play.client.closed is None
     if answers:
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("end"))
+        play.broker_tells_client(receipt("end"), at="b")
         play.time_passes(10)
         play.client_is_closed()
     else:
@@ -99,21 +88,18 @@ def test_the_group_that_was_waited_for_is_lost(answers: bool) -> None:
         assert silent.closed is How.ABORT
         comes(play, "b")
         play.broker_gets(DISCONNECT, at="b")
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("end"))
+        play.broker_tells_client(receipt("end"), at="b")
 
 
 def test_a_group_that_is_away() -> None:
     """It is not asked any more: nothing is left for it."""
     with fanned(quorum=1) as play:
         play.broker_goes(at="a")
-        play.client_says(DISCONNECT)
-        play.broker_gets(DISCONNECT, at="b")
+        play.client_tells_broker(DISCONNECT, at="b")
         opened = len(play.opened)
         play.time_passes(SOON)
         assert (len(play.opened), play.at("a").closed is not None) == (opened, True)
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("end"))
+        play.broker_tells_client(receipt("end"), at="b")
 
 
 def test_what_waits_for_a_paused_broker() -> None:

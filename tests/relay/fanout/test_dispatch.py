@@ -1,20 +1,8 @@
 """Which brokers are sent a client's SENDs and subscriptions."""
 
 from tests.playbook import Cut, in_all_cuts
-from tests.relay.several import (
-    HERE,
-    THERE,
-    both_get,
-    comes_back,
-    copied,
-    fanned,
-    receipt,
-    send,
-    tell,
-    two_upstreams,
-)
-
-# SEND
+from tests.relay.frames import copied, receipt, send, tell
+from tests.relay.several import HERE, THERE, both_get, comes_back, fanned, two_upstreams
 
 
 @in_all_cuts
@@ -26,8 +14,7 @@ def test_a_send_goes_to_all(cut: Cut) -> None:
         both_get(play, copied(1, send(b"1", receipt="r")) + copied(2, send(b"2")))
         play.broker_says(receipt("r"), at="a")
         play.client_gets(b"")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
+        play.broker_tells_client(receipt("r"), at="b")
 
 
 def test_queues_that_do_not_fan_out() -> None:
@@ -37,11 +24,9 @@ def test_queues_that_do_not_fan_out() -> None:
         one, two = send(b"1", b"/queue/a", receipt="q"), copied(1, send(b"2", b"/topic/a", receipt="t"))
         play.broker_gets(one + two, at="a")
         play.broker_gets(two, at="b")
-        play.broker_says(receipt("q", "t"), at="a")
-        play.client_gets(receipt("q"))
+        play.broker_tells_client(receipt("q", "t"), receipt("q"), at="a")
         play.broker_goes(at="a")
-        play.client_says(send(b"3", b"/queue/a"))
-        play.broker_gets(send(b"3", b"/queue/a"), at="b")
+        play.client_tells_broker(send(b"3", b"/queue/a"), at="b")
 
 
 def test_a_group_that_is_full() -> None:
@@ -50,10 +35,8 @@ def test_a_group_that_is_full() -> None:
         play.broker_goes(at="a")
         wires = [copied(number + 1, send(b"x" * 150, receipt=str(number))) for number in range(4)]
         for number in range(4):
-            play.client_says(send(b"x" * 150, receipt=str(number)))
-            play.broker_gets(wires[number], at="b")
-            play.broker_says(receipt(str(number)), at="b")
-            play.client_gets(receipt(str(number)))
+            play.client_tells_broker(send(b"x" * 150, receipt=str(number)), wires[number], at="b")
+            play.broker_tells_client(receipt(str(number)), at="b")
         assert not play.client.paused
         assert play.counters["fanout_overflowed"] == 2
         assert sum("misses what is sent" in note.text for note in play.notes) == 1
@@ -62,9 +45,6 @@ def test_a_group_that_is_full() -> None:
         play.broker_says(receipt("0", "1"), at="a")
         play.client_says(send(b"5"))
         both_get(play, copied(5, send(b"5")))
-
-
-# Routes
 
 
 def test_an_id_that_is_open_elsewhere() -> None:

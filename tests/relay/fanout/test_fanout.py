@@ -4,19 +4,16 @@ import pytest
 
 from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import SAY_HELLO, Playbook, listener
-from tests.relay.several import begun, comes, fan_out, group, lasting, routed, send
+from tests.relay.frames import send
+from tests.relay.several import begun, comes, fan_out, group, lasting, routed
 
 DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno\0"
-
-
-# CONNECT
 
 
 @pytest.mark.parametrize("quorum", [1, 2, 3])
 def test_connected_with_the_quorum(quorum: int) -> None:
     """The client is sent one CONNECTED, that of the broker which completes the quorum."""
-    with Playbook(listener(fan_out(3, quorum=quorum))) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
+    with Playbook(listener(fan_out(3, quorum=quorum)), hello=SAY_HELLO[b"1.2"]) as play:
         assert sorted(map(str, play.opened)) == ["a", "b", "c"]
         for number, at in enumerate("cab", 1):
             comes(play, at)
@@ -37,9 +34,6 @@ def test_a_quorum_that_denies(quorum: int, denied: str) -> None:
     play.client_gets(DENIED)
     play.client_is_closed()
     assert all(peer.closed for peer in play.brokers)
-
-
-# Brokers that are lost
 
 
 def test_a_group_of_a_route_that_gives_up() -> None:

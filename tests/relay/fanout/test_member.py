@@ -4,27 +4,13 @@ from stomprelay.relay import inputs
 from stomprelay.relay.model.rates import Limiter, RateLimits, Rates
 from tests.playbook import Playbook, listener
 from tests.relay.fanout.parts import member_of
-from tests.relay.several import (
-    begun,
-    comes,
-    comes_back,
-    copied,
-    fan_out,
-    fanned,
-    group,
-    lasting,
-    routed,
-    send,
-    tell,
-)
+from tests.relay.frames import copied, send, tell
+from tests.relay.several import begun, comes, comes_back, fan_out, fanned, group, lasting, routed
 
 
 def waits(play: Playbook) -> bool:
     """Whether the client is not read from."""
     return play.client.paused
-
-
-# A broker that cannot be written to
 
 
 def test_a_blocked_broker_of_a_route() -> None:
@@ -35,8 +21,7 @@ def test_a_blocked_broker_of_a_route() -> None:
         comes(play, "b")
         play.broker_gets(there, at="b")
         play.broker_is_blocked(at="b")
-        play.client_says(there + send(b"1"))
-        play.broker_gets(send(b"1"), at="a")
+        play.client_tells_broker(there + send(b"1"), send(b"1"), at="a")
         assert not waits(play)
         play.client_says(there)
         assert waits(play)
@@ -58,9 +43,6 @@ def test_a_flood_of_other_frames() -> None:
         assert play.counters["brokers_lost"] == 1
         comes_back(play, "a")
         play.broker_gets(b"", at="a")
-
-
-# A session that moves to another broker
 
 
 def moving(quorum: int = 1, **settings: float) -> Playbook:

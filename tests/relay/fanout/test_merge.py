@@ -4,21 +4,8 @@ import pytest
 
 from stomprelay.session.effects import Event, How
 from tests.relay.failing import STOPPING
-from tests.relay.several import (
-    SOON,
-    begun,
-    both_get,
-    comes,
-    comes_back,
-    copied,
-    fanned,
-    lasting,
-    message,
-    receipt,
-    routed,
-    send,
-    subscribed,
-)
+from tests.relay.frames import copied, message, receipt, send
+from tests.relay.several import SOON, begun, both_get, comes, comes_back, fanned, lasting, routed, subscribed
 
 ERROR = b"ERROR\nmessage:access refused\n\nwhy\0"
 
@@ -37,8 +24,7 @@ def test_receipts_that_were_not_asked_for() -> None:
         play.broker_says(receipt("x") + b"RECEIPT\n\n\0", at="a")
         play.client_gets(b"")
     with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
-        play.broker_says(b"RECEIPT\n\n\0")
-        play.client_gets(b"RECEIPT\n\n\0")
+        play.broker_tells_client(b"RECEIPT\n\n\0")
 
 
 @pytest.mark.parametrize("at", ["a", "b"])
@@ -53,8 +39,7 @@ def test_an_error_is_no_confirmation(at: str) -> None:
         play.client_gets(b"")
         assert play.noted(Event.IGNORED) == f"group main-{'ab'.index(at) + 1}: it answered ERROR: no"
         assert play.counters["fanout_errors"] == 1
-        play.broker_says(receipt("r"), at="b" if at == "a" else "a")
-        play.client_gets(receipt("r"))
+        play.broker_tells_client(receipt("r"), at="b" if at == "a" else "a")
         play.both_stay()
 
 
@@ -79,15 +64,13 @@ def test_an_error_that_costs_the_quorum() -> None:
 def test_an_error_of_one_alone() -> None:
     """A broker that goes wrong on its own is left and sought again; the client is sent nothing of it."""
     with subscribed(fanned()) as play:
-        play.broker_says(message(b"1") + ERROR + message(b"2"), at="a")
-        play.client_gets(message(b"1"))
+        play.broker_tells_client(message(b"1") + ERROR + message(b"2"), message(b"1"), at="a")
         play.broker_is_closed(How.ABORT, at="a")
         assert "broker a is left: it answered ERROR: access refused" in [note.text for note in play.notes]
         assert play.counters["fanout_errors"] == 1
         comes_back(play, "a")
         assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")
-        play.broker_says(message(b"2"), at="a")
-        play.client_gets(message(b"2"))
+        play.broker_tells_client(message(b"2"), at="a")
 
 
 def test_an_error_of_one_after_the_other() -> None:
@@ -98,8 +81,7 @@ def test_an_error_of_one_after_the_other() -> None:
         play.broker_says(ERROR, at="a")
         comes_back(play, "a")
         play.client_gets(b"")
-        play.broker_says(ERROR, at="b")
-        play.client_gets(ERROR)
+        play.broker_tells_client(ERROR, at="b")
 
 
 def test_an_error_again() -> None:
@@ -112,18 +94,15 @@ def test_an_error_again() -> None:
         opened = len(play.opened)
         play.time_passes(10)
         assert len(play.opened) == opened
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+        play.client_tells_broker(send(b"1", receipt="r"), copied(1, send(b"1", receipt="r")), at="b")
 
 
 def test_an_error_after_which_it_goes_on() -> None:
     """A MESSAGE behind it shows that the broker goes on, so that its loss does not end the session."""
     with subscribed(fanned()) as play:
         play.broker_says(ERROR, at="a")
-        play.broker_says(ERROR, at="b")
-        play.client_gets(ERROR)
-        play.broker_says(message(b"1"), at="b")
-        play.client_gets(message(b"1"))
+        play.broker_tells_client(ERROR, at="b")
+        play.broker_tells_client(message(b"1"), at="b")
         play.broker_goes(at="b")
         play.time_passes(SOON)
         assert play.client.closed is None
@@ -136,8 +115,7 @@ def test_an_error_of_a_route() -> None:
     play.client_says(send(b"1", b"/queue/there.1", receipt="r"))
     comes(play, "b")
     play.broker_reads(at="b")
-    play.broker_says(error("r"), at="b")
-    play.client_gets(error("r"))
+    play.broker_tells_client(error("r"), at="b")
     assert play.counters["errors_passed"] == 1
     play.broker_goes(at="b")
     play.client_is_closed()
@@ -147,8 +125,7 @@ def test_an_error_of_a_route() -> None:
 def test_garbage_of_one() -> None:
     """A broker that sends what is not STOMP is left and sought again; the client is sent what came before."""
     with subscribed(fanned()) as play:
-        play.broker_says(message(b"1") + b"garbage\n\n\0", at="a")
-        play.client_gets(message(b"1"))
+        play.broker_tells_client(message(b"1") + b"garbage\n\n\0", message(b"1"), at="a")
         play.broker_is_closed(How.ABORT, at="a")
         comes_back(play, "a")
         assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")
@@ -169,16 +146,13 @@ def test_an_error_by_which_a_broker_goes_away() -> None:
 def test_an_answer_by_which_a_broker_goes_away() -> None:
     """It refuses nothing: the broker is left, its next one is sent the SEND again, and the group has its say."""
     with fanned(quorum=2) as play:
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
+        play.client_said(send(b"1", receipt="r"))
         play.broker_says(receipt("r"), at="b")
         play.broker_says(STOPPING.replace(b"\n\n", b"\nreceipt-id:r\n\n"), at="a")
         play.broker_is_closed(How.ABORT, at="a")
         comes_back(play, "a")
         assert b"relay-resent:true\n" in play.broker_reads(at="a")
         play.client_gets(b"")
-        play.broker_says(receipt("r"), at="a")
-        play.client_gets(receipt("r"))
+        play.broker_tells_client(receipt("r"), at="a")
         assert (play.counters["errors_withheld"], play.counters["brokers_lost"]) == (1, 1)
         assert play.counters["fanout_errors"] == 0

@@ -6,12 +6,10 @@ from hypothesis import strategies as st
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations, Outcome
 from stomprelay.relay.model.listener import LossPolicy
 from tests.playbook import listener
-from tests.relay.several import SOON, begun, comes, fan_out, fanned, lasting, receipt, routed, send
+from tests.relay.frames import receipt, send
+from tests.relay.several import SOON, begun, comes, fan_out, fanned, lasting, routed
 
 ANSWERS = ("confirm", "release", "refuse")
-
-
-# Confirmations
 
 
 @given(
@@ -55,9 +53,6 @@ def id_of(confirmation: Confirmation[int]) -> int:
     return id(confirmation)
 
 
-# Groups that are given up
-
-
 def test_a_group_that_is_needed_is_given_up() -> None:
     """The client is told of its oldest receipt, and of the groups that failed alone."""
     play = fanned(3, 2, options={"attempts": 1})
@@ -89,8 +84,7 @@ def test_a_frame_that_waited_and_cannot_be_sent() -> None:
         play.broker_is_unblocked(at="a")
         play.broker_gets(b"", at="a")
         play.broker_is_closed(at="a")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
+        play.broker_tells_client(receipt("r"), at="b")
         assert play.client.closed is None
 
 

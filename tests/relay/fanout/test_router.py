@@ -19,18 +19,12 @@ def fill(member: Member, size: int) -> None:
         member.resender.unconfirmed.keep(b"x" * size, b"r", sent=True)
 
 
-# Routes
-
-
 def test_many_destinations() -> None:
     """The number that are remembered is bounded."""
     each = router(routed(plain("main", "a"), plain("there", "b")))
     for number in range(10_000):
         assert each.target(b"/queue/there.%d" % number).upstream.name == "there"
     assert len(each._known) <= 4096
-
-
-# One upstream and its groups
 
 
 def test_the_primary() -> None:

@@ -2,23 +2,8 @@
 
 import pytest
 
-from tests.relay.several import (
-    BEGIN,
-    COMMIT,
-    HERE,
-    THERE,
-    both_get,
-    comes_back,
-    copied,
-    delivers,
-    fanned,
-    message,
-    receipt,
-    send,
-    subscribed,
-    tell,
-    two_upstreams,
-)
+from tests.relay.frames import BEGIN, COMMIT, copied, message, receipt, send, tell
+from tests.relay.several import HERE, THERE, both_get, comes_back, delivers, fanned, subscribed, two_upstreams
 
 # Several groups
 
@@ -55,8 +40,7 @@ def test_a_group_that_missed_a_part() -> None:
         play.client_says(send(b"x" * 400))
         play.client_says(BEGIN + send(b"1", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
         assert play.broker_reads(at="b").endswith(tell(b"COMMIT", transaction="t", receipt="c"))
-        play.broker_says(receipt("c"), at="b")
-        play.client_gets(receipt("c"))
+        play.broker_tells_client(receipt("c"), at="b")
         assert play.counters["fanout_overflowed"] == 1
         comes_back(play, "a")
         assert play.broker_reads(at="a").count(b"\0") == 1  # what it had room for
@@ -71,8 +55,7 @@ def test_a_group_without_a_broker_for_which_it_is_too_large() -> None:
             body = b"x" * (500 if number == 2 else 1)
             play.client_says(send(body, transaction="t", receipt=str(number)))
             play.broker_reads(at="b")
-            play.broker_says(receipt(str(number)), at="b")
-            play.client_gets(receipt(*given.split()))
+            play.broker_tells_client(receipt(str(number)), receipt(*given.split()), at="b")
         play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
         play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
 
@@ -91,8 +74,7 @@ def test_orders_without_a_transaction_leave_the_unnamed_one_alone() -> None:
 def test_a_queue_in_a_transaction() -> None:
     """With `fanOutQueues=false` one group alone has it: that one has to commit."""
     play = fanned(quorum=1, fan_out_queues=False)
-    play.client_says(BEGIN + send(b"1", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
-    play.broker_gets(
+    play.client_tells_broker(
         BEGIN + send(b"1", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"), at="a"
     )
     play.broker_gets(BEGIN + tell(b"COMMIT", transaction="t", receipt="c"), at="b")
@@ -106,20 +88,16 @@ def test_a_queue_in_a_transaction() -> None:
 def test_a_commit_that_waited_for_a_blocked_broker(quorum: int) -> None:
     """The lost broker was not sent it: the next one is sent the whole transaction."""
     with fanned(quorum=quorum) as play:
-        play.client_says(BEGIN + send(b"1", transaction="t"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
+        play.client_said(BEGIN + send(b"1", transaction="t"))
         play.broker_is_blocked(at="a")
         play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
         play.broker_reads(at="b")
         play.broker_goes(at="a")
-        play.broker_says(receipt("c"), at="b")
-        play.client_gets(receipt("c") if quorum == 1 else b"")
+        play.broker_tells_client(receipt("c"), receipt("c") if quorum == 1 else b"", at="b")
         comes_back(play, "a")
         whole = BEGIN + copied(1, send(b"1", transaction="t")) + tell(b"COMMIT", transaction="t", receipt="c")
         play.broker_gets(whole, at="a")
-        play.broker_says(receipt("c"), at="a")
-        play.client_gets(receipt("c") if quorum == 2 else b"")
+        play.broker_tells_client(receipt("c"), receipt("c") if quorum == 2 else b"", at="a")
 
 
 # Routes
@@ -129,8 +107,7 @@ def test_a_commit_that_waited_behind_an_ack() -> None:
     """It acknowledged what its next broker did not deliver: that group cannot commit."""
     play = fanned(quorum=1)
     play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-    play.broker_says(message(message_id="m", ack="k"), at="a")
-    play.client_reads()
+    play.broker_said(message(message_id="m", ack="k"), at="a")
     play.client_says(BEGIN + tell(b"ACK", id="k", transaction="t"))
     play.broker_is_blocked(at="a")
     play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))

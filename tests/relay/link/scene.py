@@ -22,8 +22,8 @@ from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import StompError
-from tests.playbook import VERSIONS, listener
-from tests.relay.failing import movable, said_welcome
+from tests.playbook import VERSIONS, listener, said_welcome
+from tests.relay.failing import movable
 
 
 class Search(ClientConnection):

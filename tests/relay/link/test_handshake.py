@@ -22,68 +22,36 @@ from tests.playbook import (
     upstream,
 )
 
-# What a client of each version says, what the broker is asked, what it answers in each version, what the client gets.
+OLD = b"CONNECT\nlogin:u\npasscode:p\n\n\0"
+MIDDLE = b"CONNECT\naccept-version:1.1\nhost:h\n\n\0"
+NEW = b"STOMP\naccept-version:1.2\nhost:h\n\n\0"
+BEATS = b"host:h\nheart-beat:10000,10000\n\n\0"
+TO_1_1 = b"CONNECT\naccept-version:1.0,1.1\n" + BEATS
+TO_1_2 = b"CONNECT\naccept-version:1.0,1.1,1.2\n" + BEATS
+LOGIN = BEATS.replace(b"heart", b"login:u\npasscode:p\nheart")
+WHOLE = b"server:x/1\nsession:s-1\nheart-beat:0,0\nversion:1.0\n"
+
+# What a client says, what the broker is asked; the lines of CONNECTED as the broker says and as the client gets it.
 HANDSHAKES = [
+    (OLD, OLD, b"session:s-1\n", b"session:s-1\n"),
+    (OLD, OLD, WHOLE, WHOLE),
+    (OLD, OLD, b"version:1.1\nsession:s-1\n", b"version:1.0\nsession:s-1\n"),
+    (OLD, OLD, b"version:1.2\nsession:s-1\nserver:x/1\n", b"version:1.0\nsession:s-1\nserver:x/1\n"),
     (
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECTED\nsession:s-1\n\n\0",
-        b"CONNECTED\nsession:s-1\n\n\0",
+        MIDDLE.replace(b":1.1\nhost:h", b":1.0,1.1\nhost:h\nlogin:u\npasscode:p"),
+        TO_1_1.replace(BEATS, LOGIN),
+        *(b"session:s-1\n", b"session:s-1\nversion:1.1\n"),
     ),
-    (
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECTED\nserver:x/1\nsession:s-1\nheart-beat:0,0\nversion:1.0\n\n\0",
-        b"CONNECTED\nserver:x/1\nsession:s-1\nheart-beat:0,0\nversion:1.0\n\n\0",
-    ),
-    (
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECTED\nversion:1.1\nsession:s-1\n\n\0",
-        b"CONNECTED\nversion:1.0\nsession:s-1\n\n\0",
-    ),
-    (
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECTED\nversion:1.2\nsession:s-1\nserver:x/1\n\n\0",
-        b"CONNECTED\nversion:1.0\nsession:s-1\nserver:x/1\n\n\0",
-    ),
-    (
-        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nlogin:u\npasscode:p\n\n\0",
-        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nlogin:u\npasscode:p\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\nsession:s-1\n\n\0",
-        b"CONNECTED\nsession:s-1\nversion:1.1\n\n\0",
-    ),
-    (
-        b"CONNECT\naccept-version:1.1\nhost:h\n\n\0",
-        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\nversion:1.1\nsession:s-1\nheart-beat:0,0\n\n\0",
-        b"CONNECTED\nversion:1.1\nsession:s-1\nheart-beat:0,0\n\n\0",
-    ),
-    (
-        b"CONNECT\naccept-version:1.1\nhost:h\n\n\0",
-        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\nversion:1.2\n\n\0",
-        b"CONNECTED\nversion:1.1\nsession:relay-session\n\n\0",
-    ),
-    (
-        b"STOMP\naccept-version:1.2\nhost:h\n\n\0",
-        b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\n\n\0",
-        b"CONNECTED\nversion:1.2\nsession:relay-session\n\n\0",
-    ),
+    (MIDDLE, TO_1_1, *[b"version:1.1\nsession:s-1\nheart-beat:0,0\n"] * 2),
+    (MIDDLE, TO_1_1, b"version:1.2\n", b"version:1.1\nsession:relay-session\n"),
+    (NEW, TO_1_2, b"", b"version:1.2\nsession:relay-session\n"),
     (
         b"STOMP\naccept-version:1.2,1.1,1.0\nhost:h\nheart-beat:500,700\n\n\0",
-        b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\nversion:1.1\nsession:s-1\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\nversion:1.2\nsession:s-1\nheart-beat:1000,1000\n\n\0",
+        TO_1_2,
+        b"version:1.1\nsession:s-1\nheart-beat:10000,10000\n",
+        b"version:1.2\nsession:s-1\nheart-beat:1000,1000\n",
     ),
-    (
-        b"CONNECT\r\naccept-version:1.2\r\nhost:h\r\n\r\n\0",
-        b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0",
-        b"CONNECTED\r\nversion:1.2\r\nsession:s-1\r\n\r\n\0",
-        b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0",
-    ),
+    (NEW.replace(b"\n", b"\r\n"), TO_1_2, b"version:1.2\r\nsession:s-1\r\n", b"version:1.2\nsession:s-1\n"),
 ]
 
 
@@ -91,14 +59,12 @@ HANDSHAKES = [
 @pytest.mark.parametrize(("said", "asked", "answered", "got"), HANDSHAKES)
 def test_a_handshake(said: bytes, asked: bytes, answered: bytes, got: bytes, cut: Cut) -> None:
     """Each leg is asked and answered in its own version, and everything else passes in its order."""
-    with Playbook(cut=cut) as play:
-        play.client_says(said)
+    with Playbook(cut=cut, hello=said) as play:
         play.broker_gets(b"")
         play.broker_accepts()
         play.broker_gets(asked)
         play.client_gets(b"")
-        play.broker_says(answered)
-        play.client_gets(got)
+        play.broker_tells_client(b"CONNECTED\n%b\n\0" % answered, b"CONNECTED\n%b\n\0" % got)
         play.both_stay()
         assert play.counters["sessions_opened"] == play.counters["sessions_connected"] == 1
 
@@ -112,20 +78,14 @@ def test_what_a_client_says_at_once_waits_for_its_broker(client: bytes, broker: 
         with Playbook(listener(upstream(versions=asked)), cut=cut) as play:
             play.client_says(SAY_HELLO[client] + b"SEND\ndestination:/queue/a\n\n1\0", unasked=unasked)
             play.client_says(b"SEND\ndestination:/queue/a\n\n2\0", unasked=unasked)
-            play.broker_accepts()
-            play.broker_reads()
-            play.broker_says(SAY_WELCOME[broker])
+            play.broker_welcomes(broker)
             assert play.client_reads().startswith(b"CONNECTED\n")
             play.broker_gets(b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/a\n\n2\0")
 
 
-# Versions
-
-
 def test_nothing_is_written_before_connect() -> None:
     """Artemis looks at the first octets for CONNECT: not even an EOL comes before, however long it takes."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.0"])
+    with Playbook(hello=SAY_HELLO[b"1.0"]) as play:
         play.time_passes(9)
         play.broker_gets(b"")
         play.broker_accepts()
@@ -141,8 +101,7 @@ def test_falling_back_to_what_the_broker_speaks(spoken: bytes) -> None:
     front = listener(upstream(groups=alone(broker)))
     asked = spoken.replace(b" ", b"")
     told = b"CONNECT\naccept-version:" + asked + b"\nhost:/\nheart-beat:10000,10000\n\n\0"
-    with Playbook(front) as play:
-        play.client_says(SAY_HELLO[b"1.0"])
+    with Playbook(front, hello=SAY_HELLO[b"1.0"]) as play:
         play.broker_accepts()
         play.broker_gets(b"CONNECT\n\n\0")
         play.broker_says(b"ERROR\nversion:" + spoken + b"\nmessage:Version mismatch\n\nno\0")
@@ -152,13 +111,11 @@ def test_falling_back_to_what_the_broker_speaks(spoken: bytes) -> None:
         assert spoken[:3].decode() in play.noted(Event.RETRIED)
         play.broker_accepts()
         play.broker_gets(told)
-        play.broker_says(SAY_WELCOME[asked[-3:]])
-        play.client_gets(b"CONNECTED\nversion:1.0\nsession:s-1\n\n\0")
+        play.broker_tells_client(SAY_WELCOME[asked[-3:]], b"CONNECTED\nversion:1.0\nsession:s-1\n\n\0")
         play.client_says(b"SUBSCRIBE\ndestination:/queue/a\n\n\0")
         play.broker_gets(b"SUBSCRIBE\nid:relay-1\ndestination:/queue/a\n\n\0")
     assert broker.versions == frozenset(asked.split(b","))
-    with Playbook(front) as play:
-        play.client_says(SAY_HELLO[b"1.0"])
+    with Playbook(front, hello=SAY_HELLO[b"1.0"]) as play:
         play.broker_accepts()
         play.broker_gets(told)
         assert len(play.brokers) == 1
@@ -169,17 +126,12 @@ def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
     broker = Broker(URI, "tcp:broker:61613")
     broker.versions = frozenset({b"1.0"})
     front = listener(upstream(groups=alone(broker)))
-    with Playbook(front) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
+    with Playbook(front, hello=SAY_HELLO[b"1.2"]) as play:
         play.broker_refuses()
         play.client_gets_error(b"broker not available")
-    with Playbook(front) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        assert b"accept-version:1.0,1.1,1.2\n" in play.broker_reads()
+    with Playbook(front, hello=SAY_HELLO[b"1.2"]) as play:
+        assert b"accept-version:1.0,1.1,1.2\n" in play.broker_is_asked()
 
-
-# Errors of CONNECT
 
 DENIALS = [
     # RabbitMQ names its versions in every ERROR; that alone is no reason to try others
@@ -197,14 +149,10 @@ DENIALS = [
 @pytest.mark.parametrize("denial", DENIALS)
 def test_an_error_of_connect_passes_whole(version: bytes, denial: bytes, cut: Cut) -> None:
     """A refused login reaches the client in the broker's own words, octet by octet, and both legs end."""
-    with Playbook(cut=cut) as play:
-        play.client_says(SAY_HELLO[version])
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(denial)
-        play.client_gets(denial)
-        play.client_is_closed()
-        play.broker_is_closed()
+    with Playbook(cut=cut, hello=SAY_HELLO[version]) as play:
+        play.broker_is_asked()
+        play.broker_tells_client(denial)
+        play.both_are_closed()
         play.broker_goes()
         assert play.counters["errors_passed"] == 1
         assert play.counters["errors_sent"] == play.counters["sessions_connected"] == 0
@@ -213,10 +161,8 @@ def test_an_error_of_connect_passes_whole(version: bytes, denial: bytes, cut: Cu
 @pytest.mark.parametrize("version", [b"1.3", b"", b"one", b"2.0"], ids=repr)
 def test_a_broker_that_settles_on_an_unknown_version(version: bytes) -> None:
     """Nothing could be bridged to it: the session ends. An empty version counts as none, which is 1.0."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_reads()
+    with Playbook(hello=SAY_HELLO[b"1.2"]) as play:
+        play.broker_is_asked()
         play.broker_says(b"CONNECTED\nversion:" + version + b"\n\n\0")
         if version:
             play.client_gets_error(b"the broker sent what is not STOMP")
@@ -224,18 +170,13 @@ def test_a_broker_that_settles_on_an_unknown_version(version: bytes) -> None:
             assert play.client_reads().startswith(b"CONNECTED\n")
 
 
-# Identity
-
-
 @pytest.mark.parametrize("accepted", [False, True])
 def test_a_broker_that_does_not_answer_in_time(accepted: bool) -> None:
     """Connection and CONNECTED have one time together; then the broker counts as not there."""
-    with Playbook(listener(upstream(connect_timeout=4.0))) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
+    with Playbook(listener(upstream(connect_timeout=4.0)), hello=SAY_HELLO[b"1.2"]) as play:
         if accepted:
             play.time_passes(2)
-            play.broker_accepts()
-            play.broker_reads()
+            play.broker_is_asked()
             play.time_passes(1.9)
         else:
             play.time_passes(3.9)
@@ -256,15 +197,11 @@ ESCAPES = [
 
 
 @pytest.mark.parametrize(("profile", "escape", "line"), ESCAPES)
-def test_our_own_credentials_are_spelled_for_the_broker(
-    profile: object, escape: bool | None, line: bytes
-) -> None:
+def test_our_own_credentials_are_spelled(profile: object, escape: bool | None, line: bytes) -> None:
     """RabbitMQ and ActiveMQ unescape CONNECT against the specification; `connect_escape` overrides the profile."""
     own = upstream(credentials=Credentials(b"u", b"pa:ss\\word"), profile=profile, connect_escape=escape)
-    with Playbook(listener(own)) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        assert b"\n" + line in play.broker_reads()
+    with Playbook(listener(own), hello=SAY_HELLO[b"1.2"]) as play:
+        assert b"\n" + line in play.broker_is_asked()
 
 
 def test_secrets_stay_out_of_notes_and_representations() -> None:
@@ -272,27 +209,19 @@ def test_secrets_stay_out_of_notes_and_representations() -> None:
     own = upstream(credentials=Credentials(b"relay", b"OURSECRET"))
     with Playbook(listener(own)) as play:
         play.client_says(b"CONNECT\nlogin:u\npasscode:THEIRSECRET\nx-token:TOKEN\n\n\0")
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(SAY_WELCOME[b"1.0"])
-        play.client_reads()
-        play.client_says(b"CONNECT\npasscode:THEIRSECRET\n\n\0")
-        play.client_gets_error(b"CONNECT is not allowed here")
+        play.broker_is_asked()
+        play.broker_said(SAY_WELCOME[b"1.0"])
+        play.client_errs(b"CONNECT\npasscode:THEIRSECRET\n\n\0", b"CONNECT is not allowed here")
         shown = repr([play.notes, own, play.relay.listener, play.relay.session, play.relay.client])
         assert play.notes
         for secret in ("OURSECRET", "THEIRSECRET", "TOKEN"):
             assert secret not in shown
 
 
-# A frame too many, or too early
-
-
 @in_cuts_of_halves
 def test_too_much_before_connect(cut: Cut) -> None:
     """A head that never ends is refused at a limit of its own, long before the body's."""
-    with Playbook(listener(before_connect=1000), cut=cut) as play:
-        play.client_says(b"CONNECT\n" + b"foo:bar\n" * 100)
+    with Playbook(listener(before_connect=1000), cut=cut, hello=b"CONNECT\n" + b"foo:bar\n" * 100) as play:
         play.client_gets(b"")
-        play.client_says(b"foo:bar\n" * 27)
-        play.client_gets_error(b"too much before CONNECT")
+        play.client_errs(b"foo:bar\n" * 27, b"too much before CONNECT")
         assert not play.brokers

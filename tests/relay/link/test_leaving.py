@@ -7,8 +7,6 @@ from math import inf
 
 from tests.relay.link.scene import Scene, started
 
-# Ends
-
 
 def test_a_broker_that_fell_silent() -> None:
     """It is no better for others: they leave it out for a while."""
@@ -21,9 +19,6 @@ def test_a_broker_that_fell_silent() -> None:
     play.link.fell_silent(play.now)
     health = play.over.brokers[0].health
     assert (health.up, health.failures, health.out_until) == (False, 1, 101.0)
-
-
-# Moving
 
 
 def test_to_stay() -> None:

@@ -16,8 +16,6 @@ from stomprelay.wire.errors import StompError
 from tests.playbook import upstream
 from tests.relay.link.scene import Scene
 
-# Attempts
-
 
 def test_a_connection_that_nobody_waits_for() -> None:
     """One that comes too late, was never asked for, or is there already: it is closed, and is sent nothing."""
@@ -34,9 +32,6 @@ def test_a_connection_that_nobody_waits_for() -> None:
     play.finds()
     play.accepts()
     assert play.effects() == [Close(play.leg, How.ABORT)]
-
-
-# Given up
 
 
 def test_a_plain_address_that_is_paused_while_it_is_asked() -> None:

@@ -122,9 +122,6 @@ class Script:
         return " ".join(note.text for note in self.notes)
 
 
-# Failures
-
-
 @pytest.mark.parametrize(
     ("up", "events"), [(None, "lost"), (True, "lost"), (False, "")], ids=["unknown", "up", "down"]
 )
@@ -167,8 +164,6 @@ def test_a_broker_that_closes_on_who_has_no_login(credentials: Credentials | Non
     assert script.closed is How.FLUSH
     assert len(script.notes) == (0 if credentials is None else 1)
 
-
-# Answers
 
 REFUSED: Final = b"ERROR\nmessage:Bad CONNECT\ncontent-length:32\n\nAccess refused for user 'guest'\n\0\n"
 UNAVAILABLE: Final = b"ERROR\nmessage:broker not available\n\nupstream main did not connect\0\n"
@@ -235,9 +230,6 @@ def test_what_it_answers(talk: Talk, cut: Cut) -> None:
     assert "BODY" not in script.said()
 
 
-# Ends
-
-
 def test_nothing_is_answered_when_it_is_over() -> None:
     """What comes late changes nothing; a connection that comes late is closed."""
     script = Script()
@@ -261,9 +253,6 @@ def test_the_service_stops() -> None:
     assert script.probe.well is None
     assert script.broker.health.up is True
     assert script.probe.stopped() == []
-
-
-# When it is due
 
 
 def watch(

@@ -88,9 +88,6 @@ class Search:
             self.brokers[name].health.paused = paused
 
 
-# Delays
-
-
 def test_pauses_begin_anew_when_a_broker_is_back() -> None:
     """Who waited for long, and is closed at once by the broker that is back, asks the next one soon."""
     search = Search("ab")
@@ -104,9 +101,6 @@ def test_pauses_begin_anew_when_a_broker_is_back() -> None:
     assert search.goes() == ("b", 0.01)
 
 
-# Brokers that are out
-
-
 def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
     """When its time has come others may have found out; it is tried later in the pass all the same."""
     search = Search(rate=1.0)
@@ -118,9 +112,6 @@ def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
     assert not search.schedule.stands(search.now)
     assert search.goes_on(3) == "ca b"  # a, being left, is last of those that are well; b has slots
     assert search.schedule.stands(search.now)
-
-
-# Slots
 
 
 def test_whoever_reconsiders_keeps_its_place() -> None:
@@ -139,9 +130,6 @@ def test_whoever_reconsiders_keeps_its_place() -> None:
         assert [each.next(NOW) for each in lost] == before
     assert before[-1] is not None
     assert before[-1].at == pytest.approx(NOW + 999 / 500)
-
-
-# Whatever happens
 
 
 def test_sessions_on_their_way_count_once() -> None:
@@ -286,9 +274,6 @@ def test_each_pass_has_each_broker_once(
                 assert wait == 0
         assert sorted(tried) == names
     assert search.is_over() is (most >= 0)
-
-
-# Together
 
 
 def together(**brokers: int) -> Search:

@@ -47,9 +47,6 @@ def test_a_client_that_goes_while_all_wait_for_what_it_finds() -> None:
     assert only.health.doubted
 
 
-# What it says of the broker
-
-
 def test_a_login_that_is_refused_by_a_broker_that_is_back() -> None:
     """Whoever tries it first may have the wrong passcode: a probe finds out for all others, who wait for that."""
     play = Scene(checks=Checks(pause=10.0))
@@ -75,9 +72,6 @@ def test_a_plain_address(serves: int) -> None:
     with pytest.raises(StompError, match="broker not available"):
         play.refuses("connection closed before CONNECTED")
     assert only.health.up is (None if serves else False)
-
-
-# What it says of the client
 
 
 def test_two_brokers_that_are_well() -> None:
@@ -112,9 +106,7 @@ def test_nobody_else_is_answered() -> None:
 
 
 def test_it_had_a_broker_before() -> None:
-    """All others are on one broker, which closes at its CONNECT: it goes to another one, and is asked to come back half
-    a minute later.
-    """
+    """Where all others are, CONNECT is not answered: it goes elsewhere, and may come back half a minute later."""
     listed = movable().brokers
     play = started(upstream(groups=(Group("main", listed, Reconnect(), Policy.TOGETHER),)))
     first, second = well(play.over)
@@ -152,21 +144,16 @@ def test_a_broker_that_was_in_trouble_meanwhile(trouble: str) -> None:
     assert isinstance(play.link.state, Handshake)
 
 
-# With all that belongs to a session
-
-
 def test_the_client_is_gone() -> None:
     """Its session ends as well, and with it the search; what it sent behind CONNECT is counted."""
     front = listener(movable())
     brokers = well(front.upstream)
-    with Playbook(front) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
+    with Playbook(front, hello=SAY_HELLO[b"1.2"]) as play:
         play.client_says(b"SEND\ndestination:/queue/x\n\nhi\0", unasked=True)
         play.client_goes()
         for broker in brokers:
             asked(play)
-            play.broker_accepts()
-            play.broker_reads()
+            play.broker_is_asked()
             broker.health.answered()
             play.broker_goes()
         assert over(play)

@@ -38,9 +38,6 @@ def perform(placed: dict[Broker, int], wishes: list[Shift]) -> None:
         placed[target] += sessions
 
 
-# Plain failover, and back home
-
-
 def test_a_group_that_changes_is_balanced_by_its_new_settings() -> None:
     """From a reload on: its sessions move, or stay, by the list and the options that it has then."""
     plain, brokers = group(1, 1, reconnect=Reconnect())
@@ -72,13 +69,8 @@ def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
     assert several.shifts({b: 4, c: 2}, 10, NOW) == [Shift(c, a, 2)]
 
 
-# Levelling
-
-
 def test_sessions_go_where_most_are() -> None:
-    """Together: to the broker that has most, wherever it stands in the list; not to one that is down, nor from one
-    that is paused.
-    """
+    """Together: to the broker that has most; not to one that is down, nor from one that is paused."""
     several, (a, b, c) = group(1, 1, 1, policy=Policy.TOGETHER)
     assert several.shifts({a: 0, b: 0, c: 0}, 10, NOW) == []
     for broker, sessions in ((a, 1), (b, 3), (c, 2)):
@@ -143,9 +135,6 @@ def test_it_converges_and_stays(case: tuple[list[int], list[int], list[bool], in
                 assert off <= max(1.0, 0.1 * share * each.weight) + 1e-6
     elif well[0]:
         assert placed[brokers[0]] == sum(held)
-
-
-# The allowance
 
 
 def test_an_allowance_by_the_second() -> None:

@@ -30,9 +30,6 @@ def names(order: list[Broker]) -> str:
     return "".join(broker.host for broker in order)
 
 
-# Failover
-
-
 def test_failover_at_random_by_weight() -> None:
     """The first one of a random order is each as often as it weighs."""
     several, _ = group(1, 3, 6, reconnect=Reconnect(randomize=True))
@@ -48,9 +45,6 @@ def test_so_many_passes() -> None:
     assert found == [1, 3, 1, 4]
 
 
-# Round-robin
-
-
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_round_robin_is_exact_and_smooth(weights: list[int]) -> None:
     """In every full turn each broker comes as often as it weighs, and it never lags behind its share by much."""
@@ -64,9 +58,6 @@ def test_round_robin_is_exact_and_smooth(weights: list[int]) -> None:
                 abs(found[each] - step * each.weight / total) < len(brokers) / 2 + 1 for each in brokers
             )
         assert [found[each] for each in brokers] == weights
-
-
-# Least sessions
 
 
 def test_those_on_their_way_count() -> None:

@@ -53,9 +53,6 @@ def test_a_failure_does_not_count_against_a_paused_broker() -> None:
     assert (health.failures, health.out(1000.0)) == (0, False)
 
 
-# Doubts
-
-
 def probed(health: Health) -> None:
     """A probe begins, which will show how it is."""
     health.doubted = False
@@ -110,9 +107,6 @@ def test_a_broker_that_still_serves_a_session() -> None:
         health.left(2)
         health.answered()
         assert health.well_since(sight) is (after in ([], [suspected]))
-
-
-# Slots
 
 
 @given(st.floats(0.1, 1000.0), st.lists(st.floats(0.0, 5.0), min_size=2, max_size=50))

@@ -11,8 +11,7 @@ def test_heart_beats_are_what_connected_says() -> None:
     """A listener's own terms are shown to clients that speak of heart-beats, and only to those."""
     with Playbook(listener(heart_beat=Terms(12000, 34000))) as play:
         play.client_says(SAY_HELLO[b"1.2"].replace(b"\n\n", b"\nheart-beat:1,1\n\n"))
-        play.broker_accepts()
-        play.broker_reads()
+        play.broker_is_asked()
         play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\n\n\0")
         play.client_gets(b"CONNECTED\nversion:1.2\nsession:s\nheart-beat:12000,34000\n\n\0")
 

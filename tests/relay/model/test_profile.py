@@ -98,10 +98,8 @@ def test_a_name_comes_back_as_its_publisher_spelled_it(name: bytes) -> None:
     """ActiveMQ delivers names as they came: the relay counts nothing as lost, and the client reads what it wrote."""
     for client, broker in ((b"1.1", b"1.2"), (b"1.2", b"1.1")):
         with joined(client, broker, product="activemq") as play:
-            play.client_says(b"SEND\ndestination:/queue/a\n%b:v\n\nx\0" % name)
-            play.broker_gets(b"SEND\ndestination:/queue/a\n%b:v\n\nx\0" % name)
-            play.broker_says(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n%b:v\n\nx\0" % name)
-            play.client_gets(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n%b:v\n\nx\0" % name)
+            play.client_tells_broker(b"SEND\ndestination:/queue/a\n%b:v\n\nx\0" % name)
+            play.broker_tells_client(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n%b:v\n\nx\0" % name)
             assert play.counters["loss_name"] == 0
 
 
@@ -110,10 +108,8 @@ def test_nack_toward_a_1_0_broker(product: str) -> None:
     """RabbitMQ takes it on 1.0 too, so it is sent it; toward the others it is refused, and never made an ACK."""
     for client, named in ((b"1.1", b"subscription:0\nmessage-id:T_0@@s@@1\n"), (b"1.2", b"id:relay-ack-1\n")):
         with joined(client, b"1.0", product=product) as play:
-            play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
-            play.broker_reads()
-            play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:T_0@@s@@1\n\n\0")
-            play.client_reads()
+            play.client_said(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
+            play.broker_said(b"MESSAGE\nsubscription:0\nmessage-id:T_0@@s@@1\n\n\0")
             play.client_says(b"NACK\n" + named + b"requeue:false\n\n\0")
             if product == "rabbitmq":
                 play.broker_gets(b"NACK\nsubscription:0\nmessage-id:T_0@@s@@1\nrequeue:false\n\n\0")
@@ -128,8 +124,7 @@ def test_a_selector_that_is_ignored_is_counted(product: str) -> None:
     frames = b"SUBSCRIBE\nid:0\ndestination:/queue/a\nselector:x > 1\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0"
     for client, broker in PAIRS:
         with joined(client, broker, product=product) as play:
-            play.client_says(frames)
-            play.broker_gets(frames)
+            play.client_tells_broker(frames)
             assert play.counters["selector_ignored"] == (product == "rabbitmq")
 
 
@@ -142,8 +137,7 @@ def test_queue_properties_pass(product: str) -> None:
     )
     for client, broker in OTHER_PAIRS:
         with joined(client, broker, product=product) as play:
-            play.client_says(frame)
-            play.broker_gets(frame)
+            play.client_tells_broker(frame)
 
 
 @pytest.mark.parametrize(
@@ -157,20 +151,14 @@ def test_destinations_pass_as_they_came(name: bytes) -> None:
     delivered = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:%b\n\n\0" % name
     for client, broker in OTHER_PAIRS:
         with joined(client, broker, product="rabbitmq") as play:
-            play.client_says(sent)
-            play.broker_gets(sent)
-            play.broker_says(delivered)
-            play.client_gets(delivered)
-
-
-# Octets that brokers really wrote, through a client of another version.
+            play.client_tells_broker(sent)
+            play.broker_tells_client(delivered)
 
 
 def test_an_ack_of_an_id_that_rabbitmq_did_not_escape() -> None:
     """Its message-ids hold the subscription's id as it is; the ACK names them so that it understands them again."""
     with joined(b"1.1", b"1.2", product="rabbitmq") as play:
-        play.client_says(b"SUBSCRIBE\nid:i\\c1\ndestination:/queue/a\nack:client\n\n\0")
-        play.broker_gets(b"SUBSCRIBE\nid:i\\c1\ndestination:/queue/a\nack:client\n\n\0")
+        play.client_tells_broker(b"SUBSCRIBE\nid:i\\c1\ndestination:/queue/a\nack:client\n\n\0")
         play.broker_says(b"MESSAGE\nsubscription:i\\c1\nmessage-id:T_i:1@@s@@1\nack:T_i:1@@s@@1\n\n\0")
         play.client_gets(b"MESSAGE\nsubscription:i\\c1\nmessage-id:T_i:1@@s@@1\n\n\0")
         play.client_says(b"ACK\nsubscription:i\\c1\nmessage-id:T_i:1@@s@@1\n\n\0")
@@ -198,9 +186,6 @@ def test_a_recorded_delivery_of_activemq_1_2_to_a_1_0_client(cut: Cut) -> None:
         )
         play.client_says(b"ACK\nmessage-id:ID:vm-38391-1795218830726-1:80:-1:1:1\nreceipt:ra\n\n\0")
         play.broker_gets(b"ACK\nid:ID\\cvm-38391-1795218830726-2\\c13\nreceipt:ra\n\n\0")
-
-
-# What a broker's ERROR says of itself
 
 
 def errors(data: bytes) -> list[Frame]:

@@ -30,9 +30,7 @@ def bucket(rate: float, burst: float) -> TokenBucket:
 
 
 @given(st.integers(1, 64), st.integers(1, 16), STEPS, st.data())
-def test_never_more_than_rate_and_burst(
-    rate: int, seconds: int, steps: list[tuple[int, int]], data: st.DataObject
-) -> None:
+def test_never_more(rate: int, seconds: int, steps: list[tuple[int, int]], data: st.DataObject) -> None:
     """By any time no more was used than came in, though some of what was taken is put back."""
     found, now, used = bucket(rate, seconds), 0.0, []
     for wait, tokens in steps:
@@ -52,9 +50,7 @@ def test_never_more_than_rate_and_burst(
 )
 @example(1, 5, [[82], [84], [82]])
 @example(1, 250, [[400] * 4] * 6)
-def test_sessions_that_share_never_have_more_together(
-    frames: int, size: int, waiting: list[list[int]]
-) -> None:
+def test_sessions_that_share_have_no_more(frames: int, size: int, waiting: list[list[int]]) -> None:
     """Whatever sizes their frames have, all goes on in the end, and each waits no longer than all need together."""
     limiter = Limiter(RateLimits(Rates(frames=frames, bytes=size)))
     paces = [Pace(limiter.buckets(0.0, None, "")) for _ in waiting]

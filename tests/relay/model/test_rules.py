@@ -50,8 +50,6 @@ def decide(
     )
 
 
-# Rule x frame x user
-
 HOUSE = rules(
     {"allow": False, "send": ("/queue/closed",), "subscribe": ("/queue/closed",)},
     {"allow": True, "users": ("bob",), "send": ("/queue/*",), "subscribe": ("/queue/*",)},
@@ -92,15 +90,9 @@ def test_each_rule_for_each_frame_of_each_user(who: str, at: int, cell: str) -> 
     assert number + ("+" if decision.allow else "-") == cell
 
 
-# What more there is to a rule
-
+ALL = ("*",)
 CONDITIONS = rules(
-    {
-        "allow": False,
-        "send": ("*",),
-        "subscribe": ("*",),
-        "headers": ("selector", "x-queue-*", "persistent:true"),
-    },
+    {"allow": False, "send": ALL, "subscribe": ALL, "headers": ("selector", "x-queue-*", "persistent:true")},
     {"allow": True, "send": ("/queue/small",), "size": 10},
     {"allow": True, "send": ("/queue/mine",), "headers": ("tenant:alice",)},
     {"allow": False, "subscribe": ("/queue/*",), "ack": frozenset({b"client"})},
@@ -141,14 +133,7 @@ def test_conditions(
 def test_what_is_more_than_a_name_is_written_out() -> None:
     """Neither a glob nor the default allows wildcards, lists, options and names behind names."""
     found = rules({"allow": True, "subscribe": ("/queue/*", "/topic/a.>", "/queue/b[?]x=*")}, allow=True)
-    for destination in (
-        b"/queue/>",
-        b"/queue/a,b",
-        b"/queue/a?b",
-        b"/queue/a::b",
-        b"/queue/#",
-        b"/topic/a.*",
-    ):
+    for destination in b"/queue/> /queue/a,b /queue/a?b /queue/a::b /queue/# /topic/a.*".split():
         decision = decide(found, ANYBODY, SUBSCRIBE, destination)
         assert (decision.allow, decision.more) == (False, True)
     for destination in (b"/topic/a.>", b"/queue/b?x=1", b"/queue/a:b"):
@@ -181,8 +166,6 @@ def test_a_user_whose_name_reads_as_a_set() -> None:
     assert decide(found, Identity("[ab]"), SEND, b"/queue/[ab]").allow
     assert not decide(found, Identity("[ab]"), SEND, b"/queue/a").allow
 
-
-# A place by its other names
 
 SECRETS = (
     {"allow": False, "send": ("/queue/secret",), "subscribe": ("/queue/secret",)},
@@ -218,9 +201,7 @@ SECRETS = (
     ],
 )
 def test_a_place_by_its_other_names(product: Profile, destination: str) -> None:
-    """What a rule denies is denied by all of a product's names for it, and by those of any product where it is not
-    known which one it is; what else is there is not.
-    """
+    """A rule denies a place by all of its product's names, or of any product's where that is not known."""
     for naming in (product.naming, AUTO.naming):
         found = replace(rules(*SECRETS, allow=True), naming=naming)
         for command in (SEND, SUBSCRIBE):
@@ -243,9 +224,7 @@ def test_a_place_by_its_other_names(product: Profile, destination: str) -> None:
         (ARTEMIS, "/queue/*", ["/queue/a", "a"], ["/topic/a"]),
     ],
 )
-def test_a_rule_that_has_another_name(
-    product: Profile, glob: str, denied: list[str], allowed: list[str]
-) -> None:
+def test_a_rule_by_another_name(product: Profile, glob: str, denied: list[str], allowed: list[str]) -> None:
     """It denies the place by all of its names; with nothing but a wildcard it denies that way to spell names."""
     found = replace(rules({"allow": False, "send": (glob,)}, allow=True), naming=product.naming)
     assert [each for each in denied if decide(found, ANYBODY, SEND, each.encode()).allow] == []
@@ -277,8 +256,6 @@ def test_places_that_headers_name(command: bytes, headers: dict[str, bytes], pla
     nothing = replace(rules(secret, sink, allow=True), naming=ACTIVEMQ.naming)
     assert decide(nothing, ANYBODY, command, b"/queue/open", 0, **headers).allow
 
-
-# A pattern alone
 
 PIECES = ("/queue/", "/topic/", "a", "b", ".", "*", ">", ",", "#", "::", ":", "[ab]", "[*]", "[!a]")
 texts = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join)

@@ -25,12 +25,9 @@ def test_limits_hold_for_what_the_broker_says() -> None:
         b"MESSAGE\n\n" + b"b" * 1002,
     ):
         small = upstream(limits=Limits(headers=4, header_line=100, body=1000))
-        with Playbook(listener(small)) as play:
-            play.client_says(SAY_HELLO[b"1.2"])
-            play.broker_accepts()
-            play.broker_reads()
-            play.broker_says(SAY_WELCOME[b"1.2"])
-            play.client_reads()
+        with Playbook(listener(small), hello=SAY_HELLO[b"1.2"]) as play:
+            play.broker_is_asked()
+            play.broker_said(SAY_WELCOME[b"1.2"])
             play.broker_says(wrong)
             play.client_gets_error(b"the broker sent what is not STOMP")
             play.broker_is_closed()
@@ -39,13 +36,10 @@ def test_limits_hold_for_what_the_broker_says() -> None:
 def test_its_address_stays_out_of_what_clients_are_told() -> None:
     """Clients see the upstream's name; the log sees the address."""
     broker = Broker("tcp://secret-host:61613", "tcp:secret-host:61613")
-    with Playbook(listener(upstream(groups=alone(broker)))) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
+    with Playbook(listener(upstream(groups=alone(broker))), hello=SAY_HELLO[b"1.2"]) as play:
         assert play.opened == [broker]
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(SAY_WELCOME[b"1.2"])
-        play.client_reads()
+        play.broker_is_asked()
+        play.broker_said(SAY_WELCOME[b"1.2"])
         assert "secret-host" in play.noted(Event.CONNECTED)
         play.broker_goes()
         assert b"secret-host" not in play.client_reads()

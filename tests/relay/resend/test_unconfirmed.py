@@ -43,9 +43,6 @@ def wires(kept: Unconfirmed) -> list[bytes]:
     return [each.wire for each in kept.take()]
 
 
-# Runs
-
-
 def test_a_run_is_confirmed_frame_by_frame() -> None:
     """In order, in any portions: what is kept is told exactly at each point."""
     kept = unconfirmed(1000)
@@ -57,9 +54,6 @@ def test_a_run_is_confirmed_frame_by_frame() -> None:
     assert kept.received_all([*first[1:], *second])
     assert (kept.sends, kept.size) == (0, 0)
     assert kept.safe
-
-
-# What is owed
 
 
 def test_an_error_that_names_a_receipt() -> None:
@@ -89,9 +83,6 @@ def test_receipts_that_nothing_asks_for_again() -> None:
     assert kept.lost([b"subscribe"]) == kept.take_given() == []
     assert kept.received(b"send")
     assert not kept.received(b"ack")
-
-
-# All together
 
 
 class Account(RuleBasedStateMachine):
