@@ -592,18 +592,27 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     be lost, or it is counted as possibly lost.
     """
     scene = case.scene
-    missing = [each for each in case.sends if each.number is not None and not case.took.get(each.body)]
-    missing = [each for each in missing if not unread(case, each)]
+    # what a broker takes that has hung, it may take long after the session's end
+    last = case.least["disconnect_timeout"] + 1.0 if case.seen else inf
+    late = [each for each in case.sends if each.number is not None]
+    late = [each for each in late if all(at.at > each.stay.end + last for at in case.took.get(each.body, ()))]
+    late = [each for each in late if not unread(case, each)]
+    missing = [each for each in late if not case.took.get(each.body)]
     sure = scene.confirm and scene.kind == "failover" and not scene.routed
     patience, well_from = case.least["disconnect_timeout"], spells(case)
-    for send in missing:
+    for send in late:
         # failover.md, "SEND without `receipt`": a plain address keeps nothing
         stay, kept = send.stay, (scene.confirm and scene.kind != "plain") or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
         well = patience >= SOON and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
+        well = well and stay.halved == inf  # the time of that client began then
         if sure and well and not (stay.orderly or stay.errors or chokes(case, stay)):
-            yield f"{stay} left {send} behind, which no broker took, and one was well"
-        if sure and (stay.ended is None or stay.orderly) and not stay.errors:
+            yield f"{stay} left {send} behind, which no broker took in time, and one was well"
+        if send not in missing:
+            continue
+        # the RECEIPT of DISCONNECT comes behind those of all SENDs that are kept
+        orderly = stay.orderly and (sure or (kept and scene.kind == "failover" and not scene.routed))
+        if (orderly or (sure and stay.ended is None)) and not stay.errors:
             yield f"{stay}: no broker took {send}, and nobody was told"
         if stay.told and kept and scene.kind != "fanout" and not case.counters.get("fanout_overflowed"):
             yield f"{stay} read {stay.told.frame}, and {send} was not delivered"

@@ -410,8 +410,9 @@ def _crowd(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
         steps.append(Step(here, name, "connect"))
         for _ in range(choice((0, 1, 2, 2))):
             steps.append(Step(here + 0.4, name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
-        for _ in range(choice((1, 3))):
-            steps.append(Step(soon(), name, "send", (choice((0, 2, 3)), int(random() * 2), 0, 0)))
+        at, what = soon(), (choice((0, 2, 3)), int(random() < 0.7), 0, 0)
+        steps += [Step(at + 0.01 * random(), name, "send", what) for _ in range(choice((1, 3, 6)))]
+        steps += [Step(at + 0.01, name, "disconnect")] * (random() < 0.3)  # it came for this only
         for act, value in (("burst", 6), ("burst", 6), ("unsubscribe", 1), ("ack", 1), ("ack", 1)):
             if random() < 0.5:
                 steps.append(Step(soon(), name, act, (int(random() * 4), value)))
@@ -421,7 +422,10 @@ def _crowd(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
     return replace(scene, clients=clients, settings=settings), steps
 
 
-_TROUBLES: Final = (*["kill", "hang"] * 3, "stall", "away", "goes", "goes", "part", "mute", "pause")
+_TROUBLES: Final = (
+    *["kill", "hang", "restart"] * 3,
+    *["stall", "away", "goes", "part", "mute", "pause"],
+)
 
 
 def _unspeakable(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
@@ -530,6 +534,13 @@ def _trouble(chance: Random, what: str, at: float, name: str, number: int) -> li
                 Step(at, name, "stall", (1,)),
                 Step(at + chance.choice((0.3, 2.0, 6.0)), name, "kill", (0,)),
             ]
+        case "restart":  # it takes connections, and closes them, before it serves; then it is busy
+            later, acts = (
+                at + random(),
+                (("kill", most), ("feel", 2), ("start",), ("feel", 0), ("stall", 1), ("stall", 0)),
+            )
+            times = at, at, (at + later) / 2, later, later + 0.3 * random(), later + 0.3 + random()
+            return [Step(each, name, act[0], act[1:]) for each, act in zip(times, acts, strict=True)]
         case "cut" | "half_close":
             return [Step(at, name, what, (which, most))]
         case "refuses" | "goes":
