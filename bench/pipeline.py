@@ -44,9 +44,7 @@ class PipelineError(Exception):
 
 @dataclass(frozen=True)
 class Once:
-    """One run of `stomprelay-pipeline once`: seconds, CPU seconds of all its processes, and the most memory in MiB of
-    Java and of the largest of Python's workers.
-    """
+    """One run of `once`: seconds, CPU seconds of all processes, and the most MiB of Java and of a Python worker."""
 
     seconds: float
     cpu: float
@@ -160,9 +158,7 @@ def _frozen(found: Any) -> Any:
 
 
 def _kinds(pid: int) -> dict[int, int]:
-    """What each process of a driver is. Python's workers are started by one that Java started; what else Java starts
-    is Java's for a moment, memory and all.
-    """
+    """What each process of a driver is. What Java starts is a Python worker, or for a moment Java's, memory and all."""
     family: dict[int, list[tuple[int, str]]] = {}
     for child, parent, name in processes():
         family.setdefault(parent, []).append((child, name))

@@ -89,12 +89,8 @@ def test_a_part_ends_before_it_is_too_large() -> None:
     files.sizes = {f"/j/{name(number)}": size for number, size in enumerate((4, 6, 1, 11, 0, 3, 7), start=1)}
     files.came(0, *files.sizes)
     most = Arrivals(files, "c", 10)  # type: ignore[arg-type]
-    assert [[files.sizes[path] for path in part.paths] for part in most.parts(0)] == [
-        [4, 6],
-        [1],
-        [11],
-        [0, 3, 7],
-    ]
+    found = [[files.sizes[path] for path in part.paths] for part in most.parts(0)]
+    assert found == [[4, 6], [1], [11], [0, 3, 7]]
 
 
 @pytest.mark.parametrize(
@@ -119,11 +115,5 @@ def test_a_log_of_another_version_is_not_guessed_at() -> None:
 def test_segments_are_read_in_the_order_of_their_runs() -> None:
     """By when they were begun, then by relay, run and number; what is none comes last."""
     late = name(1, stamp="20261121T090000")
-    paths = ["/j/x.journal", f"/j/{late}", f"/j/{name(10)}", f"/j/{name(9)}", f"/j/{name(9, relay='r0')}"]
-    assert ordered([*paths, paths[0]]) == [
-        f"/j/{name(9, relay='r0')}",
-        f"/j/{name(9)}",
-        f"/j/{name(10)}",
-        f"/j/{late}",
-        "/j/x.journal",
-    ]
+    paths = [f"/j/{each}" for each in (name(9, relay="r0"), name(9), name(10), late, "x.journal")]
+    assert ordered([*reversed(paths), paths[-1]]) == paths

@@ -242,11 +242,8 @@ def _transfer(kind: s.RowKind, ns: int, **values: Any) -> s.Transfer:
 
 
 def _delivered(ns: int, session: str = "c", **values: Any) -> s.Transfer:
-    return _transfer(
-        s.RowKind.DELIVERED,
-        ns,
-        **{"session": session, "client": session, "subscription": "1", "mode": "client", **values},
-    )
+    known = {"session": session, "client": session, "subscription": "1", "mode": "client", **values}
+    return _transfer(s.RowKind.DELIVERED, ns, **known)
 
 
 @pytest.mark.parametrize(

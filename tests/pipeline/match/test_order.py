@@ -73,9 +73,7 @@ def test_the_broker_knows_first_that_somebody_is_gone() -> None:
 
 
 def test_a_topics_message_that_comes_again() -> None:
-    """To the subscriber that nacked it, under a new message-id: when the broker says so, or when there is nothing new;
-    to a new session of a subscriber that went, too. Nothing of it comes to another subscriber.
-    """
+    """To the subscriber that nacked it, or a new session of one that went; nothing comes to another subscriber."""
     line = _Line(topic=True)
     for ns in (1, 2, 3):
         line.sends(ns)

@@ -110,9 +110,7 @@ def test_what_failed_is_asked_while_java_is_there(
 @pytest.mark.deep
 @pytest.mark.spark
 def test_nothing_is_said_and_nothing_is_left(spark: SparkSession, tmp_path: Path) -> None:
-    """A session of a process of its own, where no cache can be written: the terminal stays empty, Java ends with it,
-    and another can follow.
-    """
+    """In a process of its own without a cache: the terminal stays empty, Java ends with it, another can follow."""
     (tmp_path / "file").touch()
     environ = {**os.environ, "STOMPRELAY_CACHE": str(tmp_path / "file"), "STOMPRELAY_CLASS_ARCHIVE": "0"}
     done = subprocess.run(

@@ -19,6 +19,8 @@ from stomprelay.pipeline.store.store import Compacted, Store
 from tests.pipeline.rows import FRAME, START
 from tests.pipeline.rows import write as put
 
+pytestmark = pytest.mark.spark
+
 HOUR = "date=2026-11-21/hour=8"
 
 
@@ -103,7 +105,6 @@ def test_without_exchange_in_two_steps(tmp_path: Path, monkeypatch: pytest.Monke
 # ---------------------------------------------------------------- tables
 
 
-@pytest.mark.spark
 def test_an_hour_becomes_one_file(store: Store) -> None:
     """With the same rows, in order of time; other hours and young ones stay as they are."""
     write(store, range(6), hours=2)
@@ -119,11 +120,8 @@ def test_an_hour_becomes_one_file(store: Store) -> None:
     assert sorted(os.listdir(store.root)) == ["frames"]
 
 
-@pytest.mark.spark
 def test_later_batches_join_later(store: Store) -> None:
-    """A few late files are left alone; when they are many, they are joined with what is small. The batch that Spark
-    may do again is not touched, nor is the hour while it has open rows.
-    """
+    """When they are many; the batch that Spark may do again is not touched, nor is the hour while it has open rows."""
     write(store, range(5))
     assert compact(store, "2026-11-21-09", below=5) == [Compacted(f"frames/{HOUR}", 5, 1)]
     write(store, range(5, 8))
@@ -140,7 +138,6 @@ def test_later_batches_join_later(store: Store) -> None:
 # ---------------------------------------------------------------- kills and readers
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("moment", ["_write", "_link", "sync_path", "swap", "shutil.rmtree"])
 def test_killed(store: Store, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """Whenever it is, the table has all rows once, and the next time finishes what was begun."""
@@ -166,7 +163,6 @@ def test_killed(store: Store, monkeypatch: pytest.MonkeyPatch, moment: str) -> N
     assert not (Path(store.root) / "_compact").exists()
 
 
-@pytest.mark.spark
 def test_what_is_not_the_same_is_not_put_in_place(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are counted before the old files go."""
     write(store, range(6))
@@ -178,7 +174,6 @@ def test_what_is_not_the_same_is_not_put_in_place(store: Store, monkeypatch: pyt
     assert files(store) == before
 
 
-@pytest.mark.spark
 def test_a_reader_that_listed_before_is_told(store: Store) -> None:
     """It reads a file that is gone, and fails; never a part. Who lists afterwards reads all."""
     write(store, range(6))

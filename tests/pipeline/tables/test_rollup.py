@@ -165,9 +165,7 @@ def lost(session: str, at: int, recovered: int | None = None, **further: Any) ->
 
 
 def test_outages_come_apart_and_together_over_hours(tables_in: Callable[[str], Tables]) -> None:
-    """What was held open by a session whose recovery is told later comes apart; what a late segment tells joins two.
-    Hours that have nothing any more are empty, others are not touched.
-    """
+    """What a recovery that is told later sets apart, and what a late segment joins; other hours are not touched."""
     place = tables_in("one")
     columns = ["date", "hour", "broker", "sessions"]
     day = date(2026, 11, 21)
