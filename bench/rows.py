@@ -25,7 +25,7 @@ from bench.contenders import (
 from bench.goals import CPU, P50, P99, RATE, Judged
 from bench.load import LARGE, SMALL, Case, Load, Run
 from bench.machine import AbsentError
-from bench.report import spread
+from bench.report import Goal, spread
 from bench.rounds import Outcome, measure
 
 FIGURES: Final[Mapping[str, Callable[[Run], float]]] = {
@@ -133,20 +133,22 @@ def outcomes(
         yield measure(load, f"{row.name}, {variant}", entries, rounds, seconds)
 
 
+def compared(outcome: Outcome, what: str, of: str, over: str, bounds: Mapping[str, Goal]) -> list[Judged]:
+    """An entry's figures over another's, with the absolute figure for scale."""
+    found = {
+        name: (outcome.absolute(FIGURES[name], over), outcome.ratios(FIGURES[name], of, over))
+        for name in bounds
+    }
+    return [
+        Judged(what, UNITS[name], scale, spread(over), bounds[name]) for name, (scale, over) in found.items()
+    ]
+
+
 def judged(row: Row, outcome: Outcome) -> list[Judged]:
     """The relay's figures over HAProxy's, and those of the relay with a journal over the relay's."""
-    wanted = [(RELAY, HAPROXY, goals.ROWS[row.name]), (JOURNAL, RELAY, goals.JOURNAL)]
-    return [
-        Judged(
-            outcome.name if of == RELAY else f"{outcome.name}, journal",
-            UNITS[name],
-            outcome.absolute(FIGURES[name], over),
-            spread(outcome.ratios(FIGURES[name], of, over)),
-            goal,
-        )
-        for of, over, bounds in wanted
-        for name, goal in bounds.items()
-    ]
+    name = outcome.name
+    ours = compared(outcome, name, RELAY, HAPROXY, goals.ROWS[row.name])
+    return [*ours, *compared(outcome, f"{name}, journal", JOURNAL, RELAY, goals.JOURNAL)]
 
 
 def report(row: Row, found: Sequence[Outcome]) -> str:
