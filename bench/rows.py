@@ -6,22 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bench import goals
-from bench.contenders import (
-    BRIDGE,
-    CONFIRM,
-    FAILOVER,
-    HAPROXY,
-    JOURNAL,
-    PLAIN,
-    RELAY,
-    RULED,
-    Contender,
-    haproxy,
-    journal_of,
-    relay,
-    routes_to,
-)
+from bench import contenders, goals
+from bench.contenders import HAPROXY, JOURNAL, PLAIN, RELAY, Contender
 from bench.goals import CPU, P50, P99, RATE, Judged
 from bench.load import LARGE, SMALL, Case, Load, Run
 from bench.machine import AbsentError
@@ -69,21 +55,21 @@ _OLD: Final = replace(Case("sink", _KIB), client="1.0", escaped=True)
 
 ROWS: Final = (
     Row("send", "SEND 1 KiB", _pieces(Case("sink", _KIB))),
-    Row("send-ruled", "SEND 1 KiB with rules and rates", _pieces(Case("sink", _KIB)), RULED),
+    Row("send-ruled", "SEND 1 KiB with rules and rates", _pieces(Case("sink", _KIB)), contenders.RULED),
     Row("message", "MESSAGE 1 KiB, auto", _pieces(Case("source", _KIB))),
     Row(
         "ack",
         "MESSAGE 1 KiB with an ACK each, client-individual, failover: upstream",
         _pieces(Case("individual", _KIB)),
-        FAILOVER,
+        contenders.FAILOVER,
     ),
-    Row("confirm", "SEND 1 KiB under confirm", _pieces(Case("sink", _KIB)), CONFIRM),
-    Row("bridge-send", "SEND 1 KiB 1.0 to 1.2, a value to escape", _pieces(_OLD), BRIDGE, "1.2"),
+    Row("confirm", "SEND 1 KiB under confirm", _pieces(Case("sink", _KIB)), contenders.CONFIRM),
+    Row("bridge-send", "SEND 1 KiB 1.0 to 1.2, a value to escape", _pieces(_OLD), contenders.BRIDGE, "1.2"),
     Row(
         "bridge-message",
         "MESSAGE 1 KiB 1.2 to 1.0, an id to unescape, acknowledged",
         _pieces(replace(_OLD, mode="ack")),
-        BRIDGE,
+        contenders.BRIDGE,
         "1.2",
     ),
     Row("send-64k", "SEND 64 KiB", _pieces(Case("sink", 64 * _KIB))),
@@ -107,13 +93,13 @@ NAMES: Final = tuple(row.name for row in ROWS)
 @contextmanager
 def running(broker: int, directory: Path, note: Callable[[str], None]) -> Iterator[list[Contender]]:
     """All contenders that can run here, at once; why another cannot is noted."""
-    journal = journal_of(directory / JOURNAL)
+    journal, routes = contenders.journal_of(directory / JOURNAL), contenders.routes_to(broker)
     with ExitStack() as stack:
         found = []
         for name, starting in (
-            (HAPROXY, haproxy(broker, directory)),
-            (RELAY, relay(routes_to(broker), directory)),
-            (JOURNAL, relay(routes_to(broker), directory, JOURNAL, journal)),
+            (HAPROXY, contenders.haproxy(broker, directory)),
+            (RELAY, contenders.relay(routes, directory)),
+            (JOURNAL, contenders.relay(routes, directory, JOURNAL, journal)),
         ):
             try:
                 found.append(stack.enter_context(starting))
@@ -123,13 +109,12 @@ def running(broker: int, directory: Path, note: Callable[[str], None]) -> Iterat
 
 
 def outcomes(
-    load: Load, contenders: Sequence[Contender], row: Row, rounds: int, seconds: float
+    load: Load, running: Sequence[Contender], row: Row, rounds: int, seconds: float
 ) -> Iterator[Outcome]:
     """Run each variant of a row."""
     for variant, case in row.variants.items():
-        entries = [
-            one.entry(row.nearest_to(case) if one.name == HAPROXY else case, row.route) for one in contenders
-        ]
+        nearest = {HAPROXY: row.nearest_to(case)}
+        entries = [one.entry(nearest.get(one.name, case), row.route) for one in running]
         yield measure(load, f"{row.name}, {variant}", entries, rounds, seconds)
 
 

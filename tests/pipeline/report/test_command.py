@@ -18,7 +18,7 @@ from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.store import Store, StoreError
-from tests.pipeline.report.outline import outline
+from tests.pipeline.report.outline import Element, outline
 from tests.pipeline.report.sample import BEGIN, sample
 from tests.pipeline.report.tables import build
 
@@ -144,6 +144,14 @@ def ours(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     return spark
 
 
+def made(spark: SparkSession, folder: Path, *arguments: str) -> tuple[int, Element]:
+    """The exit status, and the page that is made of tables with one row."""
+    build(spark, folder / "tables", traffic=[{}])
+    output = folder / "report.html"
+    status = main(parsed("--output", str(output), *arguments, tables=f"{folder}/tables"))
+    return status, outline(output.read_text(encoding="utf-8"))
+
+
 @pytest.mark.spark
 def test_the_page_is_made(
     ours: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -156,17 +164,13 @@ def test_the_page_is_made(
         return sample()
 
     monkeypatch.setattr(gather, "gather", gathered)
-    build(ours, tmp_path / "tables", traffic=[{}])
-    output = tmp_path / "report.html"
-    since = ("--title", "Monday", "--since", "2026-11-21T08:00")
-    assert main(parsed("--output", str(output), *since, tables=f"{tmp_path}/tables")) == 0
+    status, root = made(ours, tmp_path, "--title", "Monday", "--since", "2026-11-21T08:00")
+    assert (status, root.one("h1").text) == (0, "Monday")
     assert asked == [(f"{tmp_path}/tables", Range(BEGIN, None), 10)]
-    root = outline(output.read_text(encoding="utf-8"))
-    assert root.one("h1").text == "Monday"
     assert "/queue/payments" in root.one("main").text
     said = capsys.readouterr()
     assert said.out == ""
-    assert str(output) in said.err
+    assert f"{tmp_path}/report.html" in said.err
 
 
 @pytest.mark.spark
@@ -175,12 +179,10 @@ def test_a_threshold_that_is_crossed(
 ) -> None:
     """The page is there, names it first, and the exit status says so; a line tells by how much."""
     monkeypatch.setattr(gather, "gather", lambda *_: sample())
-    build(ours, tmp_path / "tables", traffic=[{}])
-    output = tmp_path / "report.html"
     limits = ("--threshold", "receipt_p99=10ms", "--threshold", "receipt_p50=1h")
-    assert main(parsed("--output", str(output), *limits, tables=f"{tmp_path}/tables")) == CROSSED == 3
-    first = outline(output.read_text(encoding="utf-8")).one("ul", "highlights").all("li")[0]
-    assert first.text.startswith("receipt_p99 ")
+    status, root = made(ours, tmp_path, *limits)
+    assert status == CROSSED == 3
+    assert root.one("ul", "highlights").all("li")[0].text.startswith("receipt_p99 ")
     (_, line) = capsys.readouterr().err.splitlines()
     assert line == "receipt_p99: 13 ms, above the threshold of 10 ms"
 
@@ -188,10 +190,8 @@ def test_a_threshold_that_is_crossed(
 @pytest.mark.spark
 def test_a_day_before_that_is_not_there(ours: SparkSession, tmp_path: Path) -> None:
     """Without a begin it is the last day of what there is; the page says that there is nothing before it."""
-    build(ours, tmp_path / "tables", traffic=[{}])
-    output = tmp_path / "report.html"
-    assert main(parsed("--output", str(output), "--compare", "day", tables=f"{tmp_path}/tables")) == 0
-    root = outline(output.read_text(encoding="utf-8"))
+    status, root = made(ours, tmp_path, "--compare", "day")
+    assert status == 0
     assert "There is nothing to compare with" in root.one("ul", "highlights").text
     assert root.one("span", "length").text.startswith("1\u202fd")
 
