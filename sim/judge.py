@@ -256,7 +256,9 @@ def a_receipt_passes(case: Case) -> Iterator[str]:
 
 @rule
 def a_receipt_is_true(case: Case) -> Iterator[str]:
-    """What a client has a RECEIPT for was taken by a broker before, and no broker lost it that had confirmed it."""
+    """What a client has a RECEIPT for was taken by a broker before, and no broker lost it that had confirmed it. With
+    `confirm` this holds for all that it sent.
+    """
     sure = case.scene.confirm and case.scene.kind != "plain"
     for send in case.sends:
         # failover.md, "What `confirm` costs and needs": RabbitMQ confirms COMMIT before what is in it, and the relay
@@ -264,14 +266,17 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
         errors = [each.at for each in send.stay.errors if b"receipt-id" not in each.headers]
         unsure = any(send.event.at <= each <= (send.confirmed or 0.0) for each in errors)
         early = send.transaction is not None and (unsure or not sure)
-        if send.confirmed is not None and send.number is not None and not early:
-            took = [
-                each for each in case.took.get(send.body, ()) if each.at <= send.confirmed or not case.seen
-            ]
-            held = Counter([each.who for each in took])
+        # the same page: the relay keeps a SEND until it is safe
+        stay, took = send.stay, case.took.get(send.body, [])
+        served = (stay.orderly or stay.ended is None) and not (stay.errors or stay.odd)
+        kept = sure and case.seen and case.scene.kind == "failover" and served and took
+        told = inf if send.confirmed is None and kept else send.confirmed
+        if told is not None and send.number is not None and not early:
+            held = Counter([each.who for each in took if each.at <= told or not case.seen])
             held.subtract([each.who for each in case.forgot.get(send.body, ())])
             if max(held.values(), default=0) <= 0:
-                yield f"{send.stay} has a RECEIPT for {send}, which no broker has"
+                had = "a RECEIPT for" if send.confirmed else "a relay that keeps"
+                yield f"{stay} has {had} {send}, which no broker has"
 
 
 @rule
