@@ -114,6 +114,7 @@ class Case:
     came     when the relay had read a frame, by the frame's `id`
     since    when a broker answered CONNECTED, by the connection
     until    when a connection was over for the relay
+    receipts the RECEIPTs that it read on a connection to a broker
     serving  the connections that the relay opened for one of a client's
     """
 
@@ -132,6 +133,7 @@ class Case:
     came: dict[int, float] = field(default_factory=dict)
     since: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(lambda: inf))
     until: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(lambda: inf))
+    receipts: dict[tuple[str, int], list[Arrival]] = field(default_factory=lambda: defaultdict(list))
     serving: dict[tuple[str, int], list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     astray: list[Event] = field(default_factory=list)
     calm: float = inf
@@ -236,14 +238,15 @@ def arranged(history: History) -> Case:
 def _read_by_relay(case: Case) -> None:
     """Fill in what the relay had read, and since when it knew of each SEND that a broker has it."""
     history, sends = case.history, {each.body: each for each in case.sends}
-    receipts: dict[tuple[str, int], list[Arrival]] = defaultdict(list)
     for key, arrived in history.arrived.items():
         if arrived and arrived[-1].frame is None:
             case.until[key] = arrived[-1].at
+            if [each.frame.command for each in arrived[-2:-1] if each.frame is not None] == [b"ERROR"]:
+                case.until[key] = arrived[-2].at  # by which the relay gave the connection up
         for each in arrived:
             case.came[id(each.frame)] = each.at
             if each.frame is not None and each.frame.command == b"RECEIPT":
-                receipts[key].append(each)
+                case.receipts[key].append(each)
             elif each.frame is not None and each.frame.command == b"ERROR" and each.at == case.until[key]:
                 break  # the relay gave the connection up, and did not look at the rest
     for key, owner in history.owners.items():
@@ -255,9 +258,8 @@ def _read_by_relay(case: Case) -> None:
         if (send := sends.get(took.body)) is not None:
             own = took.headers.get(b"receipt")
             alone = case.scene.brokers[took.who][0].late and case.kept(send)
-            for each in receipts[key]:
-                names = each.frame is not None and each.frame.headers[b"receipt-id"] == own
-                if names or (each.behind >= places[key] and not alone):
+            for each in case.receipts[key]:
+                if each.headers[b"receipt-id"] == own or (each.behind >= places[key] and not alone):
                     send.known[key] = min(each.at, send.known.get(key, inf))
 
 

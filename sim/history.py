@@ -90,6 +90,11 @@ class Arrival(NamedTuple):
     frame: Frame | None
     behind: int = 0
 
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        """Return the frame's headers; none without a frame."""
+        return {} if self.frame is None else self.frame.headers
+
 
 class History:
     """The events. `facts` has what was known from the beginning or found out at the end: settings, counters. `arrived`
