@@ -644,10 +644,8 @@ class ClientConnection:
         self._hurry()
 
     def _fail(self, leg: Leg, error: StompError, now: float, end: End | None = None) -> None:
-        """End the session in the normal way with this ERROR, see `Shutdown.fail`. `end`: no frame is at fault."""
-        self._carry(
-            self._client, lambda: self.shutdown.fail(leg, error, now, end, rest=end is End.CLIENT), now
-        )
+        """End the session in the normal way with this ERROR, see `Shutdown.fail`."""
+        self._carry(self._client, lambda: self.shutdown.fail(leg, error, now, end), now)
         self._hurry()
 
     def _blocked(self, event: inputs.Blocked, now: float) -> None:

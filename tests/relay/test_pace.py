@@ -69,12 +69,15 @@ def test_a_client_that_falls_silent_while_it_waits() -> None:
     with Playbook(listener(movable(), heart_beat=Terms(0, 1000)), limiter=limiter) as play:
         play.client_says(SAY_HELLO[b"1.2"].replace(b"\n\n", b"\nheart-beat:1000,0\n\n"))
         play.broker_welcomes()
+        play.client_reads()
         play.client_tells_broker(sends(0, 8), sends(0, 5))
         play.broker_goes()
         for _ in range(26):
             play.time_passes(0.1)
         found(play)
         play.broker_gets(sends(5, 3))
+        play.time_passes(0.5)
+        play.client_gets_error(b"heart-beat missed")
 
 
 def test_a_client_that_waited_when_its_broker_was_lost() -> None:
