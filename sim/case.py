@@ -238,17 +238,21 @@ def arranged(history: History) -> Case:
 def _read_by_relay(case: Case) -> None:
     """Fill in what the relay had read, and since when it knew of each SEND that a broker has it."""
     history, sends = case.history, {each.body: each for each in case.sends}
+    layered = case.scene.settings["broker_tls"] or case.scene.settings["broker_web"]
     for key, arrived in history.arrived.items():
-        if arrived and arrived[-1].frame is None:
-            case.until[key] = arrived[-1].at
-            if [each.frame.command for each in arrived[-2:-1] if each.frame is not None] == [b"ERROR"]:
-                case.until[key] = arrived[-2].at  # by which the relay gave the connection up
+        if (
+            arrived and arrived[-1].frame is None
+        ):  # or an ERROR before it, by which the relay gave the connection up
+            error = [each.at for each in arrived[-2:-1] if each.command == b"ERROR"]
+            case.until[key] = min([arrived[-1].at, *error])
+        # TLS and WebSocket do not show when the relay ends a session, and reads on
+        ends = case.until[history.owners[key]] if layered and key in history.owners else inf
         for each in arrived:
             case.came[id(each.frame)] = each.at
-            if each.frame is not None and each.frame.command == b"RECEIPT":
+            if each.at > ends or (each.command == b"ERROR" and each.at == case.until[key]):
+                break
+            if each.command == b"RECEIPT":
                 case.receipts[key].append(each)
-            elif each.frame is not None and each.frame.command == b"ERROR" and each.at == case.until[key]:
-                break  # the relay gave the connection up, and did not look at the rest
     for key, owner in history.owners.items():
         case.serving[owner].append(key)
     places: Counter[tuple[str, int]] = Counter()

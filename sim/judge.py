@@ -495,28 +495,29 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             until = inf if case.read(end) <= case.calm else case.read(end) + case.within(SOON)
             until = until if receipt is None else receipt.at
             links = case.serving[stay.client, stay.number]
+            link = None
             for each in reversed(acked):
                 origin = each.headers.get(b"from", b"").decode()
                 gave = [e for e in case.gave[each.body] if e.who == origin and (e.who, e.session) in links]
                 gave = [e for e in gave if case.read(e) <= came]
                 same = [e for e in gave if e.headers.get(b"message-id") == each.headers.get(b"message-id")]
                 last = (same or gave)[-1:] if same or len(gave) == 1 else []
-                if b"ack" in each.headers:  # which names one copy
-                    read = [
-                        e
-                        for e in stay.messages
-                        if e.body == each.body and e.headers.get(b"from") == each.headers.get(b"from")
-                    ]
-                    place = [e.headers.get(b"ack") for e in read].index(each.headers[b"ack"])
+                if b"ack" in each.headers:  # which names one copy: at the same place among those that it read
+                    names = [e.headers.get(b"ack") for e in stay.messages if _origin(e) == _origin(each)]
+                    place = names.index(each.headers[b"ack"]) if each.headers[b"ack"] in names else len(names)
                     last = sorted(gave, key=case.read)[place : place + 1]
-                # an ACK that covers others covers what one connection gave
-                links = [(e.who, e.session) for e in last] if each is acked[-1] else links
                 for e in last:
                     key = e.who, e.session, e.body
+                    link = key[:2] if each is acked[-1] else link  # an ACK covers what one connection gave
                     due = case.until[key[:2]] > until or (name is not None and receipt is not None)
-                    if key not in named and due and settled.get(key, inf) > until:
+                    if link == key[:2] and key not in named and due and settled.get(key, inf) > until:
                         yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
                     named.add(key)
+
+
+def _origin(event: Event) -> tuple[bytes, bytes]:
+    """Return which broker gave which message."""
+    return event.headers.get(b"from", b""), event.body
 
 
 @rule_of_brokers
@@ -686,14 +687,14 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
 def doubtful(case: Case, send: Sent) -> int:
     """Return how often a SEND may be counted as possibly lost."""
     scene, stay, came = case.scene, send.stay, case.read(send.event)
-    key, end = (stay.client, stay.number), stay.over.get(send.transaction or b"")
-    links = case.serving[key]
-    served = case.exact and any(case.since[each] <= came < case.until[each] for each in links)
-    ended = end is not None and case.read(end) < inf
-    if came == inf or (send.number is None and (ended or served) and scene.kind != "plain"):
+    key = stay.client, stay.number
+    served = any(case.since[each] <= came < case.until[each] for each in case.serving[key])
+    # limits.md: what waits for a broker, or for its rate, counts even if it is in a transaction without a COMMIT
+    aside = send.number is None and scene.kind != "plain" and case.exact and served
+    if came == inf or aside:
         return 0
     known = {who for who, _ in send.known}
-    if scene.kind == "plain" or not case.kept(send):
+    if case.least["frames"] is None and (scene.kind == "plain" or not case.kept(send)):
         # failover.md, "What the client did when the broker died": the relay waits for no answer
         took = [(each.who, each.session) for each in case.took.get(send.body, ())]
         known |= {each[0] for each in took if stay.end <= case.until[key] == case.until[each]}
