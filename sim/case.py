@@ -114,6 +114,7 @@ class Case:
     came     when the relay had read a frame, by the frame's `id`
     since    when a broker answered CONNECTED, by the connection
     until    when a connection was over for the relay
+    receipts the RECEIPTs that it read on a connection to a broker
     serving  the connections that the relay opened for one of a client's
     """
 
@@ -132,6 +133,7 @@ class Case:
     came: dict[int, float] = field(default_factory=dict)
     since: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(lambda: inf))
     until: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(lambda: inf))
+    receipts: dict[tuple[str, int], list[Arrival]] = field(default_factory=lambda: defaultdict(list))
     serving: dict[tuple[str, int], list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     astray: list[Event] = field(default_factory=list)
     calm: float = inf
@@ -236,16 +238,21 @@ def arranged(history: History) -> Case:
 def _read_by_relay(case: Case) -> None:
     """Fill in what the relay had read, and since when it knew of each SEND that a broker has it."""
     history, sends = case.history, {each.body: each for each in case.sends}
-    receipts: dict[tuple[str, int], list[Arrival]] = defaultdict(list)
+    layered = case.scene.settings["broker_tls"] or case.scene.settings["broker_web"]
     for key, arrived in history.arrived.items():
-        if arrived and arrived[-1].frame is None:
-            case.until[key] = arrived[-1].at
+        if (
+            arrived and arrived[-1].frame is None
+        ):  # or an ERROR before it, by which the relay gave the connection up
+            error = [each.at for each in arrived[-2:-1] if each.command == b"ERROR"]
+            case.until[key] = min([arrived[-1].at, *error])
+        # TLS and WebSocket do not show when the relay ends a session, and reads on
+        ends = case.until[history.owners[key]] if layered and key in history.owners else inf
         for each in arrived:
             case.came[id(each.frame)] = each.at
-            if each.frame is not None and each.frame.command == b"RECEIPT":
-                receipts[key].append(each)
-            elif each.frame is not None and each.frame.command == b"ERROR" and each.at == case.until[key]:
-                break  # the relay gave the connection up, and did not look at the rest
+            if each.at > ends or (each.command == b"ERROR" and each.at == case.until[key]):
+                break
+            if each.command == b"RECEIPT":
+                case.receipts[key].append(each)
     for key, owner in history.owners.items():
         case.serving[owner].append(key)
     places: Counter[tuple[str, int]] = Counter()
@@ -255,9 +262,8 @@ def _read_by_relay(case: Case) -> None:
         if (send := sends.get(took.body)) is not None:
             own = took.headers.get(b"receipt")
             alone = case.scene.brokers[took.who][0].late and case.kept(send)
-            for each in receipts[key]:
-                names = each.frame is not None and each.frame.headers[b"receipt-id"] == own
-                if names or (each.behind >= places[key] and not alone):
+            for each in case.receipts[key]:
+                if each.headers[b"receipt-id"] == own or (each.behind >= places[key] and not alone):
                     send.known[key] = min(each.at, send.known.get(key, inf))
 
 

@@ -88,6 +88,16 @@ class Arrival(NamedTuple):
     frame: Frame | None
     behind: int = 0
 
+    @property
+    def command(self) -> bytes:
+        """Return the frame's command; nothing without a frame."""
+        return b"" if self.frame is None else self.frame.command
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        """Return the frame's headers; none without a frame."""
+        return {} if self.frame is None else self.frame.headers
+
 
 class History:
     """The events. `facts` has what was known from the beginning or found out at the end: settings, counters. `arrived`

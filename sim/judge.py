@@ -151,24 +151,25 @@ def promised(case: Case, send: Sent) -> bool:
     stay, end = send.stay, send.stay.over.get(send.transaction or b"", send.event)
     key, came = (stay.client, stay.number), case.read(end)
     # failover.md, "What the client did when the broker died": COMMIT may get an ERROR, which who has left does not read
-    doubt = stay.errors or (not stay.orderly and any(stay.began < each.at for each in troubles(case)))
+    doubt = stay.errors or (not stay.orderly and troubles(case))
     # the same page, "A frame that costs brokers their connection"
     if stay.connected is None or (send.transaction and doubt) or b"priority" in send.event.headers:
         return False
-    if came == inf or came > case.until[key] or end.at >= min(stay.faulty, refused(case, stay)):
-        return False
-    if any(each.who == "relay" and each.detail == "is killed" and each.at > came for each in case.fates):
-        return False
     links = [each for each in case.serving[key] if each in case.versions]
-    plain, ends = case.scene.kind == "plain", max([case.until[each] for each in links], default=inf)
-    if plain and came > ends:
-        return False  # its broker was lost
-    ends = case.until[key] if stay.errors else ends if stay.odd else inf
-    if stay.unknown is None and came > ends - case.scene.settings["disconnect_timeout"]:
-        return False  # the session was ending: nothing more is read
+    last, until = max([case.until[each] for each in links], default=inf), case.until[key]
+    plain, ends = case.scene.kind == "plain", inf if stay.unknown else until if stay.errors else inf
+    if stay.odd and not (stay.orderly or stay.errors):
+        ends = last
+    # the relay reads no more: at the end, at an ERROR, when it stops; a plain address: when its broker is lost
+    ends = min(until, ends - case.scene.settings["disconnect_timeout"], last if plain else inf)
+    stops = [each for each in case.fates if each.who == "relay" and each.at > stay.began]
+    ends = min([ends, *[each.at for each in stops if each.detail in ("stops", "hands over")]])
+    killed = any(each.detail == "is killed" and came < each.at <= max(until, last) for each in stops)
+    if came == inf or came > ends or killed or end.at >= min(stay.faulty, refused(case, stay)):
+        return False
     # the same page, "What the client did when the broker died": of SENDs that are not kept
-    left = any(case.until[each] >= case.until[key] for each in links)
-    proof = [each for link in links for each in case.history.arrived[link] if each.behind and each.at > came]
+    left = any(case.until[each] >= until for each in links)
+    proof = [each for link in links for each in case.receipts[link] if each.behind and each.at > came]
     return (case.kept(send) and not plain) or not (left or (proof and plain and send.receipt is None))
 
 
@@ -233,24 +234,25 @@ def a_receipt_passes(case: Case) -> Iterator[str]:
     """A client reads a RECEIPT that as many brokers as are needed had given the relay: if it reads one that came to the
     relay later, or all that the relay wrote until it closed, or is there soon afterwards.
     """
-    scene, arrived = case.scene, case.history.arrived
+    scene = case.scene
     for stay in case.stays.values():
         key = stay.client, stay.number
         came: dict[bytes, dict[str, float]] = defaultdict(dict)
         for link in case.serving[key]:
-            for each in arrived[link]:
-                if each.frame is not None and each.frame.command == b"RECEIPT":
-                    came[each.frame.headers[b"receipt-id"]].setdefault(link[0], each.at)
+            for each in case.receipts[link]:
+                came[each.headers[b"receipt-id"]].setdefault(link[0], each.at)
         enough = len(scene.brokers) - scene.routed if scene.settings["all"] and scene.kind == "fanout" else 1
         passed = {
             name: sorted(each.values())[enough - 1] for name, each in came.items() if len(each) >= enough
         }
         last = max([passed[name] for name in stay.receipts if name in passed], default=-inf)
         closed = stay.ended is not None and stay.ended.detail == "closed"
-        last = max(last, case.until[key] if closed else stay.end - case.within(3.0))
+        last = max(last, case.until[key] - 0.5 if closed else stay.end - case.within(3.0))
         answered = {each.headers.get(b"receipt-id") for each in stay.errors}.union(stay.receipts)
         for name, at in passed.items():
-            if at < last and name in stay.asked and name not in answered:
+            # failover.md, "What `confirm` costs and needs": RabbitMQ answers COMMIT before the SENDs in it
+            early = name in stay.asked and stay.asked[name].command == b"COMMIT" and slowest(case)
+            if at < last and name in stay.asked and name not in answered and not early:
                 yield f"{stay} did not read RECEIPT {name.decode()}, which the relay had at {at:.3f}"
 
 
@@ -490,20 +492,29 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             until = inf if case.read(end) <= case.calm else case.read(end) + case.within(SOON)
             until = until if receipt is None else receipt.at
             links = case.serving[stay.client, stay.number]
+            link = None
             for each in reversed(acked):
                 origin = each.headers.get(b"from", b"").decode()
                 gave = [e for e in case.gave[each.body] if e.who == origin and (e.who, e.session) in links]
                 gave = [e for e in gave if case.read(e) <= came]
                 same = [e for e in gave if e.headers.get(b"message-id") == each.headers.get(b"message-id")]
                 last = (same or gave)[-1:] if same or len(gave) == 1 else []
-                # an ACK that covers others covers what one connection gave
-                links = [(e.who, e.session) for e in last] if each is acked[-1] else links
+                if b"ack" in each.headers:  # which names one copy: at the same place among those that it read
+                    names = [e.headers.get(b"ack") for e in stay.messages if _origin(e) == _origin(each)]
+                    place = names.index(each.headers[b"ack"]) if each.headers[b"ack"] in names else len(names)
+                    last = sorted(gave, key=case.read)[place : place + 1]
                 for e in last:
                     key = e.who, e.session, e.body
+                    link = key[:2] if each is acked[-1] else link  # an ACK covers what one connection gave
                     due = case.until[key[:2]] > until or (name is not None and receipt is not None)
-                    if key not in named and due and settled.get(key, inf) > until:
+                    if link == key[:2] and key not in named and due and settled.get(key, inf) > until:
                         yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
                     named.add(key)
+
+
+def _origin(event: Event) -> tuple[bytes, bytes]:
+    """Return which broker gave which message."""
+    return event.headers.get(b"from", b""), event.body
 
 
 @rule_of_brokers
@@ -577,7 +588,8 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
         stay, kept = send.stay, (scene.confirm and scene.kind != "plain") or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
         # the same page, "Together": for 5 seconds it asks no other; a half-closed client's time began at `halved`
-        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and stay.halved == inf
+        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and case.exact
+        well = well and stay.halved == inf
         well = well and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
         if sure and well and not (stay.orderly or stay.errors or stay.odd or chokes(case, stay)):
             yield f"{stay} left {send} behind, which no broker took in time, and one was well"
@@ -679,32 +691,20 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
 def doubtful(case: Case, send: Sent) -> int:
     """Return how often a SEND may be counted as possibly lost."""
     scene, stay, came = case.scene, send.stay, case.read(send.event)
-    key, end = (stay.client, stay.number), stay.over.get(send.transaction or b"")
-    links = case.serving[key]
-    served = case.exact and any(case.since[each] <= came < case.until[each] for each in links)
-    ended = end is not None and case.read(end) < inf
-    if came == inf or (send.number is None and (ended or served) and scene.kind != "plain"):
+    key = stay.client, stay.number
+    served = any(case.since[each] <= came < case.until[each] for each in case.serving[key])
+    # limits.md: what waits for a broker, or for its rate, counts even if it is in a transaction without a COMMIT
+    aside = send.number is None and scene.kind != "plain" and case.exact and served
+    if came == inf or aside:
         return 0
     known = {who for who, _ in send.known}
-    if stay.end <= case.until[key] and (scene.kind == "plain" or not case.kept(send)):
-        # failover.md, "What the client did when the broker died": the relay waits for no answer, if it keeps nothing
-        for link in [(each.who, each.session) for each in case.took.get(send.body, ())]:
-            known |= {link[0]} if case.until[link] >= case.until[key] and said(case, stay, link) else set()
-    # the same page, "Fan-out": with `fanOutQueues=false` a SEND to a queue goes to one group
-    one = scene.kind != "fanout" or (scene.alone and not topic(send.destination))
+    if case.least["frames"] is None and (scene.kind == "plain" or not case.kept(send)):
+        # failover.md, "What the client did when the broker died": the relay waits for no answer
+        took = [(each.who, each.session) for each in case.took.get(send.body, ())]
+        known |= {each[0] for each in took if stay.end <= case.until[key] == case.until[each]}
+    # the same page, "Fan-out": with `fanOutQueues=false` a SEND to a queue goes to one group; a transaction to all
+    one = scene.kind != "fanout" or (scene.alone and not (topic(send.destination) or send.transaction))
     return max(0, (1 if one else len(scene.brokers)) - len(known))
-
-
-def said(case: Case, stay: Stay, link: tuple[str, int]) -> bool:
-    """Return whether the relay had told this broker all that it read of a client when it left, and kept nothing."""
-    until = case.until[stay.client, stay.number]
-    for send in stay.sends:
-        known = [at for (who, _), at in send.known.items() if who == link[0] or case.scene.kind != "fanout"]
-        here = link in [(each.who, each.session) for each in case.took.get(send.body, ())]
-        done = min(known, default=inf) <= until or (here and not case.kept(send))
-        if case.read(send.event) < inf and not done:
-            return False
-    return True
 
 
 @rule

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
 from stomprelay.relay.model.rules import Identity
+from stomprelay.session.leg import Terms
 from tests.playbook import SAY_HELLO, Cut, Playbook, listener, upstream
 from tests.relay.failing import client_waits, found, movable, moves
 
@@ -60,6 +61,23 @@ def test_frames_go_on_as_there_are_tokens() -> None:
         assert not client_waits(play)
         assert tally(play) == (4, 0, 0.4)
         play.both_stay()
+
+
+def test_a_client_that_falls_silent_while_it_waits() -> None:
+    """What was read is delivered when its heart-beat is missed, also what waits for a broker behind the rate."""
+    limiter = Limiter(RateLimits(Rates(frames=10, burst=0.5)))
+    with Playbook(listener(movable(), heart_beat=Terms(0, 1000)), limiter=limiter) as play:
+        play.client_says(SAY_HELLO[b"1.2"].replace(b"\n\n", b"\nheart-beat:1000,0\n\n"))
+        play.broker_welcomes()
+        play.client_reads()
+        play.client_tells_broker(sends(0, 8), sends(0, 5))
+        play.broker_goes()
+        for _ in range(26):
+            play.time_passes(0.1)
+        found(play)
+        play.broker_gets(sends(5, 3))
+        play.time_passes(0.5)
+        play.client_gets_error(b"heart-beat missed")
 
 
 def test_a_client_that_waits_when_its_broker_is_lost() -> None:

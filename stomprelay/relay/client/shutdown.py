@@ -255,7 +255,7 @@ class Shutdown:
         self, leg: Leg, error: StompError, now: float, end: End | None = None, *, rest: bool = False
     ) -> None:
         """Begin to end the session with an ERROR. `leg`: the leg whose bytes are the cause. `end`: the side that ended
-        the session, if it is not that of `leg`. `rest`: the bytes that were already read are still delivered.
+        the session, if no frame of `leg` did. `rest`: the bytes that were already read are still delivered.
         """
         client, flow = self._client, self._flow
         self._outbox.put(failed(leg.side.value, error, detail=end is not None))
@@ -270,7 +270,7 @@ class Shutdown:
         if rest and self.ending:
             self.lost += 1  # the client is not told of this frame
         self._begin(_because(error, end or (End.RELAY if leg is client else End.BROKER)), now)
-        if rest or client.state is not LegState.CONNECTED:
+        if rest or end is End.CLIENT or client.state is not LegState.CONNECTED:
             return
         self._buffer.clear()
         if client.gone:
