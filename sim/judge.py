@@ -134,6 +134,9 @@ def refused(case: Case, stay: Stay) -> float:
         for name, value in send.event.headers.items()
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
+    links = case.serving[stay.client, stay.number]
+    if b"1.0" in [case.versions.get(each) for each in links]:  # translation.md, "NACK": it is an ERROR
+        odd += [each.at for each in stay.sent if each.command == b"NACK"]
     told = any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors)
     spans = (b"SEND", b"ACK", b"NACK") if case.scene.routed else ()
     ends = (*spans, b"COMMIT") if told else spans
@@ -141,44 +144,32 @@ def refused(case: Case, stay: Stay) -> float:
     return min(odd, default=inf)
 
 
-def unread(case: Case, send: Sent) -> bool:
-    """Return whether the relay need not have read a SEND before the session ended, soon after it (failover.md, "When
-    the relay ends a session").
+def promised(case: Case, send: Sent) -> bool:
+    """Return whether the relay must deliver a SEND or count it: it had read it, or the COMMIT of its transaction, while
+    it served the client (failover.md, "When the relay ends a session").
     """
-    scene, stay = case.scene, send.stay
-    at = stay.over.get(send.transaction or b"", send.event).at
-    # failover.md, "What the client did when the broker died": what a transaction acknowledged may fail its COMMIT
-    doomed = not stay.orderly and any(stay.began < each.at for each in troubles(case))
-    undone = send.transaction is not None and (stay.errors or (doomed and stay.inside.get(send.transaction)))
-    if stay.connected is None or without_relay(case, stay) or undone:
-        return True
-    if stay.odd or at >= stay.faulty or at >= refused(case, stay):
-        return True
-    if stay.unknown is not None:
-        return False  # all that was sent before it is read
-    patience = scene.settings["disconnect_timeout"]
-    until = min(stay.end + patience + 5.0, case.calm)
-    gone = [each.at for each in case.fates if each.who == "relay" and each.detail in ("is killed", "stops")]
-    if any(stay.began < each < until for each in gone):
-        return True
-    # A broker that hangs may be written to, until the buffers are full.
-    harm = [e.at for e in troubles(case) if e.detail != "hangs" and stay.connected.at < e.at < stay.end]
-    little = (
-        scene.kind == "plain" and send.receipt is None and stay.size <= min(LITTLE, case.least["size"] // 2)
-    )
-    if little and harm and all(event.at >= harm[0] for event in stay.errors):
-        return at > harm[0] - case.within(1.0)
-    # An ERROR is written at the end of the session, and the client may be slow to read it.
-    ends = [event.at - patience - 2.5 for event in stay.errors]
-    if stay.ended is not None and not stay.orderly:
-        ends.append(stay.end if scene.kind != "plain" and case.least["buffer"] > 600 else -inf)
-        # configuration.md: accepts no more data; failover.md, "SEND without `receipt`": its broker is lost later
-        kept = send.receipt is not None or (scene.confirm and scene.kind != "plain")
-        late = any(each.at > stay.end and each.detail.startswith("is killed") for each in troubles(case))
-        if stay.size > scene.settings["size"] or (late and not kept):
-            ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
-    ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
-    return at > min(ends, default=inf) - case.within(0.5)
+    stay, end = send.stay, send.stay.over.get(send.transaction or b"", send.event)
+    key, came = (stay.client, stay.number), case.read(end)
+    # failover.md, "What the client did when the broker died": COMMIT may get an ERROR, which who has left does not read
+    doubt = stay.errors or (not stay.orderly and any(stay.began < each.at for each in troubles(case)))
+    # the same page, "A frame that costs brokers their connection"
+    if stay.connected is None or (send.transaction and doubt) or b"priority" in send.event.headers:
+        return False
+    if came == inf or came > case.until[key] or end.at >= min(stay.faulty, refused(case, stay)):
+        return False
+    if any(each.who == "relay" and each.detail == "is killed" and each.at > came for each in case.fates):
+        return False
+    links = [each for each in case.serving[key] if each in case.versions]
+    plain, ends = case.scene.kind == "plain", max([case.until[each] for each in links], default=inf)
+    if plain and came > ends:
+        return False  # its broker was lost
+    ends = case.until[key] if stay.errors else ends if stay.odd else inf
+    if stay.unknown is None and came > ends - case.scene.settings["disconnect_timeout"]:
+        return False  # the session was ending: nothing more is read
+    # the same page, "What the client did when the broker died": of SENDs that are not kept
+    left = any(case.until[each] >= case.until[key] for each in links)
+    proof = [each for link in links for each in case.history.arrived[link] if each.behind and each.at > came]
+    return (case.kept(send) and not plain) or not (left or (proof and plain and send.receipt is None))
 
 
 # The rules
@@ -235,6 +226,32 @@ def a_receipt_comes_once(case: Case) -> Iterator[str]:
             name = event.headers.get(b"receipt-id")
             if name is not None and name in stay.receipts:
                 yield f"{stay} read ERROR and RECEIPT for {shown(name)}"
+
+
+@rule_of_brokers
+def a_receipt_passes(case: Case) -> Iterator[str]:
+    """A client reads a RECEIPT that as many brokers as are needed had given the relay: if it reads one that came to the
+    relay later, or all that the relay wrote until it closed, or is there soon afterwards.
+    """
+    scene, arrived = case.scene, case.history.arrived
+    for stay in case.stays.values():
+        key = stay.client, stay.number
+        came: dict[bytes, dict[str, float]] = defaultdict(dict)
+        for link in case.serving[key]:
+            for each in arrived[link]:
+                if each.frame is not None and each.frame.command == b"RECEIPT":
+                    came[each.frame.headers[b"receipt-id"]].setdefault(link[0], each.at)
+        enough = len(scene.brokers) - scene.routed if scene.settings["all"] and scene.kind == "fanout" else 1
+        passed = {
+            name: sorted(each.values())[enough - 1] for name, each in came.items() if len(each) >= enough
+        }
+        last = max([passed[name] for name in stay.receipts if name in passed], default=-inf)
+        closed = stay.ended is not None and stay.ended.detail == "closed"
+        last = max(last, case.until[key] if closed else stay.end - case.within(3.0))
+        answered = {each.headers.get(b"receipt-id") for each in stay.errors}.union(stay.receipts)
+        for name, at in passed.items():
+            if at < last and name in stay.asked and name not in answered:
+                yield f"{stay} did not read RECEIPT {name.decode()}, which the relay had at {at:.3f}"
 
 
 @rule
@@ -452,76 +469,36 @@ def covered_again(case: Case, event: Event) -> bool:
 @rule_of_brokers
 def an_ack_takes_effect(case: Case) -> Iterator[str]:
     """A broker removes what a client acknowledged: when the client has the RECEIPT of its ACK or COMMIT, and soon in
-    calm weather.
+    calm weather. The relay does not pass an ACK for a connection that is over, but for one in a transaction, which then
+    fails; nor a second one for what came once more, by the same id (failover.md, "What the client did when the broker
+    died").
     """
-    brokers = case.scene.brokers
-    yield from _receipts_of_acks(case)
-    for stay in case.stays.values():
-        for name, end in stay.over.items():
-            receipt = stay.receipts.get(end.headers.get(b"receipt", b""))
-            for each in stay.inside[name] if receipt is not None and end.command == b"COMMIT" else ():
-                who = each.headers.get(b"from", b"")
-                late = receipt is not None and case.settled.get((who, each.body), inf) > receipt.at
-                if late and who.decode() in brokers and not brokers[who.decode()][0].counts:
-                    yield f"{stay} has a RECEIPT for {name.decode()}, and {who.decode()} has {shown(each.body)}"
-    errors = [each.headers.get(b"message") for stay in case.stays.values() for each in stay.errors]
-    if case.rough or {b"AMQP channel died", b"not found"}.intersection(errors):
-        return
-    halved = {(each.who, each.session) for each in case.fates if each.detail == "half-closes"}
-    given: dict[tuple[str, bytes], Event] = {}  # when it was given last
-    due: dict[tuple[str, bytes], Stay] = {}
-    for event in case.history:
-        key = event.who, event.body
-        match event.what:
-            case What.GAVE if not topic(event.headers.get(b"destination", b"")):
-                given[key] = event
-            case What.ACKED if event.at > case.calm + SOON:
-                copy = event.headers.get(b"from", b"").decode(), event.body
-                stay = case.stays[event.who, event.session]
-                read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
-                gave = given.get(copy, event)
-                # what a client reads late, a connection may have given that has ended since then
-                same = gave.headers.get(b"message-id") == event.headers.get(b"message-id")
-                # configuration.md, `frames`: an ACK waits as well
-                waits = case.least["frames"] or not same
-                if copy in given and read >= gave.at and not waits:
-                    due[copy] = stay
-            case What.RETURNED | What.SETTLED | What.FORGOT:
-                last = given.pop(key, event)
-                unseen = key in due and owing(case, due[key]) and (last.who, last.session) in halved
-                if event.what is What.SETTLED or unseen:
-                    due.pop(key, None)
-    for (broker, body), client in due.items():
-        yield f"{client} acknowledged {shown(body)}, and {broker} did not remove it"
-
-
-def _receipts_of_acks(case: Case) -> Iterator[str]:
-    """Yield what a client has the RECEIPT of an ACK for, and a broker gave it, and removes it later or never. What it
-    takes back may have been lost to the relay before. A fan-out needs the answer of one group.
-    """
-    if case.rough or case.scene.kind == "fanout" or case.scene.routed or not told_apart(case):
-        return
-    for stay in case.stays.values():
-        # failover.md, "What the client did when the broker died": an id that came twice; `ack` never does
-        ids = [e.headers.get(b"message-id") for e in stay.messages if b"ack" not in e.headers]
-        for name, acked in [pair for pair in stay.settles.items() if pair[0] in stay.receipts]:
-            until = stay.receipts[name].at
-            twice = any(ids.count(e.headers.get(b"message-id")) > 1 for e in acked[-1:])
-            for each in [] if twice else acked:
-                who = each.headers.get(b"from", b"")
-                read = max([e.at for e in stay.messages if e.frame == each.frame], default=-inf)
-                moves = case.moves[who, each.body] if not topic(each.headers[b"destination"]) else []
-                last = [e for e in moves if e.at <= until][-1:]
-                later = [e.what for e in moves if e.at > until][:1]
-                # failover.md, "How long it takes": one that hangs may be lost to the relay, and go on
-                hung = any(
-                    e.detail == "hangs" and e.who.encode() == who and e.at <= until for e in case.fates
-                )
-                given = not hung and last and last[0].what is What.GAVE and last[0].at <= read
-                # it may have been given anew before the client read the first copy
-                given = given and last[0].headers.get(b"message-id") == each.headers.get(b"message-id")
-                if given and later in ([], [What.SETTLED]):
-                    yield f"{stay} has a RECEIPT for its ACK {name.decode()}, and {who.decode()} has {shown(each.body)}"
+    settled = {(each.who, each.session, each.body): each.at for each in reversed(case.of[What.SETTLED])}
+    for stay in () if case.rough else case.stays.values():
+        named: set[tuple[str, int, bytes]] = set()
+        for ack, acked in stay.acks:
+            name = ack.headers.get(b"transaction")
+            end = ack if name is None else stay.over.get(name)
+            came, receipt = case.read(ack), end and stay.receipts.get(end.headers.get(b"receipt", b""))
+            if end is None or end.command == b"ABORT" or stay.errors:
+                continue
+            until = inf if case.read(end) <= case.calm else case.read(end) + case.within(SOON)
+            until = until if receipt is None else receipt.at
+            links = case.serving[stay.client, stay.number]
+            for each in reversed(acked):
+                origin = each.headers.get(b"from", b"").decode()
+                gave = [e for e in case.gave[each.body] if e.who == origin and (e.who, e.session) in links]
+                gave = [e for e in gave if case.read(e) <= came]
+                same = [e for e in gave if e.headers.get(b"message-id") == each.headers.get(b"message-id")]
+                last = (same or gave)[-1:] if same or len(gave) == 1 else []
+                # an ACK that covers others covers what one connection gave
+                links = [(e.who, e.session) for e in last] if each is acked[-1] else links
+                for e in last:
+                    key = e.who, e.session, e.body
+                    due = case.until[key[:2]] > until or (name is not None and receipt is not None)
+                    if key not in named and due and settled.get(key, inf) > until:
+                        yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
+                    named.add(key)
 
 
 @rule_of_brokers
@@ -582,18 +559,28 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     be lost, or it is counted as possibly lost.
     """
     scene = case.scene
-    missing = [each for each in case.sends if each.number is not None and not case.took.get(each.body)]
-    missing = [each for each in missing if not unread(case, each)]
+    # what a broker takes that has hung, it may take long after the session's end
+    last = case.least["disconnect_timeout"] + 1.0 if case.seen else inf
+    late = [each for each in case.sends if each.number is not None]
+    late = [each for each in late if all(at.at > each.stay.end + last for at in case.took.get(each.body, ()))]
+    late = [each for each in late if promised(case, each)]
+    missing = [each for each in late if not case.took.get(each.body)]
     sure = scene.confirm and scene.kind == "failover" and not scene.routed
     patience, well_from = case.least["disconnect_timeout"], spells(case)
-    for send in missing:
+    for send in late:
         # failover.md, "SEND without `receipt`": a plain address keeps nothing
         stay, kept = send.stay, (scene.confirm and scene.kind != "plain") or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
-        well = patience >= SOON and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
-        if sure and well and not (stay.orderly or stay.errors or chokes(case, stay)):
-            yield f"{stay} left {send} behind, which no broker took, and one was well"
-        if sure and (stay.ended is None or stay.orderly) and not stay.errors:
+        # the same page, "Together": for 5 seconds it asks no other; a half-closed client's time began at `halved`
+        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and stay.halved == inf
+        well = well and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
+        if sure and well and not (stay.orderly or stay.errors or stay.odd or chokes(case, stay)):
+            yield f"{stay} left {send} behind, which no broker took in time, and one was well"
+        if send not in missing:
+            continue
+        # the RECEIPT of DISCONNECT comes behind those of all SENDs that are kept
+        orderly = stay.orderly and (sure or (kept and scene.kind == "failover" and not scene.routed))
+        if (orderly or (sure and stay.ended is None)) and not stay.errors:
             yield f"{stay}: no broker took {send}, and nobody was told"
         if stay.told and kept and scene.kind != "fanout" and not case.counters.get("fanout_overflowed"):
             yield f"{stay} read {stay.told.frame}, and {send} was not delivered"
@@ -638,39 +625,36 @@ def counters_fit(case: Case) -> Iterator[str]:
         told.append(max([at for at, each in enumerate(sure) if each], default=0))
         own = [each for each in read if each.command == b"SEND" and b"transaction" not in each.headers]
         answers += len(stay.messages) + len(own)
-    quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
-    quiet = quiet and not case.counters.get("possibly_lost") and case.least["disconnect_timeout"] >= SOON
-    quiet = quiet and case.exact
-    again = sum(
-        max([unconfirmed(case, stay, met.at) for stay in stays], default=0)
-        for met in case.of[What.CONNECTED]
-        if met.who in scene.brokers
-    )
+    arrived = case.history.arrived
+    frames = {key: [each.frame for each in found if each.frame is not None] for key, found in arrived.items()}
+    came = sum(len(each) for (who, _), each in frames.items() if who in scene.clients)
+    said = sum(len(frames[key][1:]) for key in case.versions)
+    again = sum(resent(case, stay, link) for stay in stays for link in case.serving[stay.client, stay.number])
     bounds = {
         "sessions_opened": (connected, len(stays)),
         "sessions_connected": (connected, len(stays)),
-        "client_frames": (sum(told), len(case.of[What.SENT]) - connected),
-        "broker_frames": (answers, case.history.facts.get("said", inf)),
+        "client_frames": (sum(told), came - connected),
+        "broker_frames": (answers, said),
         "clients_vanished": (0, sum(not stay.orderly for stay in stays)),
-        "frames_resent": (marked, marked if quiet else again),
+        "frames_resent": (marked, again),
     }
     for name, (least, most) in bounds.items():
         if name in case.counters and not least <= case.counters[name] <= most:
             yield f"{name} is {case.counters[name]}, and not from {least} to {most}"
 
 
-def unconfirmed(case: Case, stay: Stay, at: float) -> int:
-    """Return how many SENDs of a client a broker may get again that it is connected to then."""
-    scene = case.scene
-    # limits.md: a client that is not read from leaves, and nobody sees it
-    unseen = stay.size > LITTLE or not case.exact or case.least["buffer"] <= 600
-    if not stay.began < at < (inf if unseen else stay.end + scene.settings["disconnect_timeout"] + 1.0):
-        return 0
-    # failover.md, "Planned switch-over": a session that moves has a connection to both brokers, and waits
-    moves = not undisturbed(case) or scene.home or scene.settings["policy"] is Policy.TOGETHER
-    kept = [each for each in stay.sends if scene.confirm or each.receipt or each.transaction]
-    kept = [each for each in kept if each.event.at < at or moves]
-    return sum(scene.kind == "fanout" or (each.confirmed or inf) >= at for each in kept)
+def resent(case: Case, stay: Stay, link: tuple[str, int]) -> int:
+    """Return how many SENDs of a client may be sent again on a connection to a broker: those that may have been sent on
+    another, and that were not confirmed there when this one began.
+    """
+    fanout = case.scene.kind == "fanout"
+    others = [each for each in case.serving[stay.client, stay.number] if each != link]
+    others = [each for each in others if each[0] == link[0] or not fanout]
+    until = max([case.until[each] for each in others], default=-inf)
+    began = min([each.at for each in case.of[What.MET] if (each.who, each.session) == link], default=inf)
+    sends = [each for each in stay.sends if case.kept(each) and case.read(each.event) < until]
+    known = [min([at for key, at in each.known.items() if key in others], default=inf) for each in sends]
+    return sum(at > began for at in known)
 
 
 @rule_of_brokers
@@ -678,65 +662,44 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     """No SEND is counted as possibly lost that has its RECEIPT, and none where no broker was lost and nobody was sent
     an ERROR. Each group of a fan-out that misses a SEND counts it.
     """
-    scene, stays = case.scene, case.stays.values()
     if case.rough:
         return
     counted = case.counters.get("possibly_lost", 0)
-    copies = len(scene.brokers) if scene.kind == "fanout" else 1
-    unsure = sum(doubtful(case, stay, copies) for stay in stays)
+    # failover.md, "A frame that costs brokers their connection"
+    unsure = sum(doubtful(case, each) for each in case.sends) - case.counters.get("poison_refused", 0)
     if counted > unsure:
         yield f"{counted} SENDs are counted as possibly lost, and only {unsure} have no RECEIPT"
-    harm = case.least["disconnect_timeout"] < SOON or case.least["buffer"] <= 600 or copies > 1
-    harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
-    # limits.md: what a client that left has said is delivered at its rate, for one `disconnect_timeout`
-    harm = harm or (case.least["frames"] is not None and not all(stay.orderly for stay in stays))
-    # failover.md, "nothing: it closed its connection": a broker that is asked after another has half of the time
-    moved = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5 and not all(
-        stay.orderly for stay in stays
-    )
-    for event in case.fates:
-        harm = harm or (moved and "out of service" in event.detail)
-        harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
-        harm = harm or (event.at < case.calm and event.detail in LEAVES)
-    if counted and not harm and all(send.number is None or case.took.get(send.body) for send in case.sends):
-        yield f"{counted} SENDs are counted as possibly lost, and nothing happened"
 
 
-def doubtful(case: Case, stay: Stay, copies: int) -> int:
-    """Return how many SENDs of a client may count as possibly lost, each so many times at most."""
-    scene, patience = case.scene, case.least["disconnect_timeout"]
-    confirm = scene.confirm and scene.kind != "plain"
-    sure = confirm and scene.kind == "failover"
-    times = happened(case)
-    last, leaves = stay.end + patience, min(stay.end, stay.left, stay.halved, stay.faulty, stay.silent)
-    # how soon a broker confirms what it took
-    quick = 2.0 + slowest(case) if case.exact else inf
-    # When SENDs may be lost: with the first broker, or one that confirms too late; if all are kept, at the end only.
-    harm = min([at for at in times if stay.began - 5.0 < at < last], default=inf)
-    harm = min(harm, leaves if quick > patience - 0.5 else inf)
-    harm = -inf if stay.odd else inf if sure else harm
-    if copies == 1 and harm == inf and (stay.orderly or (stay.told and stay.end < inf)):
+def doubtful(case: Case, send: Sent) -> int:
+    """Return how often a SEND may be counted as possibly lost."""
+    scene, stay, came = case.scene, send.stay, case.read(send.event)
+    key, end = (stay.client, stay.number), stay.over.get(send.transaction or b"")
+    links = case.serving[key]
+    served = case.exact and any(case.since[each] <= came < case.until[each] for each in links)
+    ended = end is not None and case.read(end) < inf
+    if came == inf or (send.number is None and (ended or served) and scene.kind != "plain"):
         return 0
-    # failover.md, "nothing: it closed its connection": each broker gets half of the time
-    in_time = leaves + (patience / 2 if patience >= SOON else 0.0) - quick
-    places = {id(event): at for at, event in enumerate(stay.sent)}
-    read = [(places[id(stay.asked[name])], each.at) for name, each in stay.receipts.items()]
-    # failover.md, "SEND without `receipt`": it counts if no frame behind it has its RECEIPT
-    read = read if copies == 1 and not (scene.routed or confirm) else []
-    lost = 0
+    known = {who for who, _ in send.known}
+    if stay.end <= case.until[key] and (scene.kind == "plain" or not case.kept(send)):
+        # failover.md, "What the client did when the broker died": the relay waits for no answer, if it keeps nothing
+        for link in [(each.who, each.session) for each in case.took.get(send.body, ())]:
+            known |= {link[0]} if case.until[link] >= case.until[key] and said(case, stay, link) else set()
+    # the same page, "Fan-out": with `fanOutQueues=false` a SEND to a queue goes to one group
+    one = scene.kind != "fanout" or (scene.alone and not topic(send.destination))
+    return max(0, (1 if one else len(scene.brokers)) - len(known))
+
+
+def said(case: Case, stay: Stay, link: tuple[str, int]) -> bool:
+    """Return whether the relay had told this broker all that it read of a client when it left, and kept nothing."""
+    until = case.until[stay.client, stay.number]
     for send in stay.sends:
-        took = [(each.who, each.at) for each in case.took.get(send.body, ()) if each.at < in_time]
-        quiet = {who for who, at in took if not any(at <= each < at + quick for each in times)}
-        kept = confirm or send.receipt is not None
-        behind = [at for place, at in read if place > places[id(send.event)]]
-        behind = [] if send.transaction or send.receipt is not None else behind
-        # failover.md, "What `confirm` costs and needs": RabbitMQ answers COMMIT before the SENDs in it
-        early = slowest(case) and send.transaction and send.receipt not in (None, *stay.receipts)
-        answered = send.confirmed is not None and not early
-        known = answered or min([*behind, last if took else inf]) < harm
-        safe = len(quiet) if (kept or harm == inf) and not stay.odd else 0
-        lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
-    return lost
+        known = [at for (who, _), at in send.known.items() if who == link[0] or case.scene.kind != "fanout"]
+        here = link in [(each.who, each.session) for each in case.took.get(send.body, ())]
+        done = min(known, default=inf) <= until or (here and not case.kept(send))
+        if case.read(send.event) < inf and not done:
+            return False
+    return True
 
 
 @rule
@@ -793,10 +756,13 @@ EXCUSES: Final = {
     "no broker": b"connection to the broker was lost|the quorum cannot be reached|a transaction cannot span",
     # failover.md, "When a client does get an ERROR"; errors.md: it serves no client
     "it goes": REFUSED + b"|the broker did not answer CONNECT with CONNECTED",
+    # failover.md, "What counts against a broker": it was lost twice just then
+    "two losses": b"the broker closed the connection when it was sent CONNECT",
     "full queues": b"a frame cannot be delivered",  # failover.md, "A frame that costs brokers their connection"
     "losses are rejected": b"a header cannot be said",  # configuration.md: loss
     "silence": b"heart-beat missed",  # failover.md, "When the relay ends a session"
-    "ACKs twice": b"AMQP channel died|not found",  # RabbitMQ's and ActiveMQ's own
+    # RabbitMQ's, ActiveMQ's and Artemis's own
+    "ACKs twice": b"AMQP channel died|not found|AMQ339018 Error acknowledging",
     "a token": b"the token has expired|access refused",  # access.md: when it expires; what the log says
     "little memory": b"the relay is short of memory",  # configuration.md: memory
     # operating.md, "Reload"; access.md: a CR that ends no line
@@ -822,6 +788,8 @@ def causes(case: Case, stay: Stay) -> set[str]:
         "no broker": not steady(case),
         # failover.md, "When a client does get an ERROR": the next broker's refusal is final
         "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused),
+        "two losses": stay.connected is None
+        and sum(e.at > stay.began and e.detail.startswith(("is killed", "is cut")) for e in case.fates) > 1,
         "full queues": "has full queues" in details,  # ends connections that ask for receipts
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,

@@ -2,6 +2,7 @@
 so a mistake of the relay's decoder or encoder shows.
 """
 
+import re
 from typing import Final, NamedTuple
 
 Pairs = list[tuple[bytes, bytes]]
@@ -13,6 +14,10 @@ _SIGNS: Final = {
     b"1.1": {b"\\": b"\\\\", b"\n": b"\\n", b":": b"\\c"},
     b"1.2": {b"\\": b"\\\\", b"\n": b"\\n", b":": b"\\c", b"\r": b"\\r"},
 }
+
+
+_BLANK: Final = re.compile(rb"\n\r?\n")
+_ESCAPE: Final = re.compile(rb"\\.?", re.DOTALL)
 
 
 class Malformed(Exception):
@@ -47,14 +52,10 @@ def unescaped(text: bytes, version: bytes, lenient: bool = False) -> bytes:
     if b"\\" not in text or version == b"1.0":
         return text
     signs = {written: sign for sign, written in _SIGNS[version].items()}
-    parts, at = [], 0
-    while (found := text.find(b"\\", at)) >= 0:
-        sign = signs.get(text[found : found + 2], text[found : found + 2] if lenient else None)
-        if sign is None:
-            raise Malformed(f"no escape of {version.decode()}: {text!r}")
-        parts += [text[at:found], sign]
-        at = found + 2
-    return b"".join([*parts, text[at:]])
+    found = set(_ESCAPE.findall(text))
+    if not (lenient or found <= signs.keys()):
+        raise Malformed(f"no escape of {version.decode()}: {text!r}")
+    return _ESCAPE.sub(lambda each: signs.get(each[0], each[0]), text)
 
 
 def write(version: bytes, command: bytes, headers: Pairs, body: bytes = b"") -> bytes:
@@ -87,20 +88,13 @@ class Reader:
     def next(self) -> Frame | None:
         """Return the next whole frame; None if there is none yet. Raises `Malformed`."""
         data = self._data
-        start = 0
-        while start < len(data) and data[start] in b"\n\r":
-            start += 1
-        end = data.find(b"\n\n", start)
-        odd = data.find(b"\n\r\n", start)
-        after = end + 2
-        if odd >= 0 and (end < 0 or odd < end):
-            end, after = odd, odd + 3
-        if end < 0:
-            del data[:start]
+        data[:] = data.lstrip(b"\n\r")
+        blank = _BLANK.search(data)
+        if blank is None:
             if len(data) > 1 << 16:
                 raise Malformed("a head without an end")
             return None
-        head = bytes(data[start:end])
+        head, after = bytes(data[: blank.start()]), blank.end()
         command, *lines = head.split(b"\n")
         if self.version == b"1.2" or command in _PLAIN or command.endswith(b"\r"):
             command, lines = command.removesuffix(b"\r"), [line.removesuffix(b"\r") for line in lines]
@@ -127,7 +121,6 @@ class Reader:
                 raise Malformed("no NUL behind a body")
             stop = stop if len(data) > stop else -1
         if stop < 0:
-            del data[:start]
             return None
         body = bytes(data[after:stop])
         del data[: stop + 1]
