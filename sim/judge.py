@@ -464,7 +464,7 @@ def covered_again(case: Case, event: Event) -> bool:
     copy = event.who.encode(), event.body
     for stay in case.stays.values() if case.scene.kind == "fanout" else ():
         named = {each.headers.get(b"message-id", b"") for each in stay.sent if each.at <= event.at}
-        read = [each for each in stay.messages if each.at <= event.at]
+        read = [each for each in stay.messages if each.at <= event.at + 1.0]  # some was on its way
         ids = [each.headers[b"message-id"] for each in read]
         twice = [at for at, each in enumerate(ids) if each in named and each in ids[:at]]
         before = [(each.headers.get(b"from"), each.body) for each in read[: max(twice, default=0)]]
