@@ -283,6 +283,10 @@ class Broker:
     def _accept(self, end: End) -> None:
         self._connections += 1
         end.name = self.name
+        key = self.name, self._connections
+        end.arrived = self.history.arrived[key]
+        if end.peer is not None and end.peer.owner is not None:
+            self.history.owners[key] = end.peer.owner
         self.note(What.MET, self._connections)
         session = self.kind(self, self._connections, end)
         session.line.slow = self.stalled
@@ -354,7 +358,7 @@ class Session:
         self._due: list[Any] = []
         self._covered: set[bytes] = set()
         self._dropped: set[bytes] = set()
-        self._made = self._gives = 0
+        self._made = self._gives = self._took = 0
         self._leaving = self._confirms = self._settled = self._parted = False
         self._unanswered: bytes | None = None
         self._refused: bytes | None = None
@@ -400,13 +404,14 @@ class Session:
                 headers.append((each, value))
             elif not set(each) & {*b":\n"}:
                 headers.append((each, value.replace(b"\n", b" ")))
-        self.note(What.GAVE, Frame(b"MESSAGE", dict(headers), message.body))
+        frame = Frame(b"MESSAGE", dict(headers), message.body)
+        self.note(What.GAVE, frame)
         if subscription.mode == b"auto":
             self._settled = True
             self.note(What.SETTLED, detail=message.text)
         else:
             self.given.append(Delivery(name, subscription, message))
-        self._say(b"MESSAGE", headers, message.body)
+        self._say(b"MESSAGE", headers, message.body, frame=frame)
 
     def over(self, again: bool) -> None:
         """Forget the connection: what was not acknowledged goes back; `again`: no other consumer gets it now."""
@@ -541,6 +546,7 @@ class Session:
     def _take(self, frame: Frame) -> None:
         """Take a SEND, which may have been in a transaction."""
         taken, receipt = self.broker.take(frame, self.number), frame.headers.get(b"receipt")
+        self._took += 1
         self._confirms = self._confirms or receipt is not None
         if self.broker.full and not (taken or frame.headers[b"destination"].startswith(b"/topic/")):
             if self._confirms:
@@ -549,7 +555,9 @@ class Session:
             self._taken += taken
         elif receipt is not None:
             delay = self.broker.slowness * self.broker.chance.random() * 6
-            self.clock.at(max(self.clock.now, self._answered) + delay, self._confirm, receipt, taken)
+            self.clock.at(
+                max(self.clock.now, self._answered) + delay, self._confirm, receipt, taken, self._took
+            )
 
     def _put_inside(self, frame: Frame) -> None:
         """Put a frame into its transaction."""
@@ -754,7 +762,7 @@ class Session:
         """Confirm a frame, and everything before it, after some time. Receipts keep their order."""
         delay = self.broker.slowness * self.broker.chance.random()
         self._answered = max(self._answered, self.clock.now + delay)
-        self.clock.at(self._answered, self._confirm, receipt, self._taken)
+        self.clock.at(self._answered, self._confirm, receipt, self._taken, self._took)
         self._taken = []
 
     def _confirm(self, *answer: Any) -> None:
@@ -764,10 +772,10 @@ class Session:
             self.clock.after(0.5, self._confirm)
         elif self.broker.up and not self.line.over:
             due, self._due = self._due, []
-            for receipt, taken in due:
+            for receipt, taken, behind in due:
                 for message in taken:
                     message.safe = True
-                self._say(b"RECEIPT", [(b"receipt-id", receipt)])
+                self._say(b"RECEIPT", [(b"receipt-id", receipt)], behind=behind)
 
     def _error(self, message: bytes, receipt: bytes | None, ends: bool = False) -> None:
         """Say that a frame is wrong, behind all answers, and end the connection where the product does, or `ends`."""
@@ -780,10 +788,18 @@ class Session:
         if ends or self.version >= self.product.closes:
             self._leave()
 
-    def _say(self, command: bytes, headers: Pairs, body: bytes = b"") -> None:
+    def _say(
+        self,
+        command: bytes,
+        headers: Pairs,
+        body: bytes = b"",
+        frame: Frame | None = None,
+        behind: int = 0,
+    ) -> None:
         if command == b"RECEIPT" and headers[0][1] == self._refused:
             return
         if headers == [(b"receipt-id", self._unanswered)]:
             self._unanswered = None
         self.broker.said += self.version != b"" and command != b"CONNECTED"
-        self.line.write(write(self._writes, command, headers, body))
+        frame = frame or Frame(command, dict(headers), body)
+        self.line.write(write(self._writes, command, headers, body), frame, behind)

@@ -71,7 +71,8 @@ def write(version: bytes, command: bytes, headers: Pairs, body: bytes = b"") -> 
 
 class Reader:
     """Makes frames of a stream. `version` may change between two frames, and `escapes`, the version whose escapes are
-    used. A `lenient` reader keeps undefined escapes, and leaves out lines that are no headers.
+    used. Undefined escapes in names are kept, as ActiveMQ does; a `lenient` reader keeps those in values, too, and
+    leaves out lines that are no headers.
     """
 
     def __init__(self, version: bytes = b"1.2", lenient: bool = False) -> None:
@@ -109,7 +110,7 @@ class Reader:
                 raise Malformed(f"no header: {line!r}")
             value = value.lstrip(b" ") if strips else value
             if escapes is not None:
-                name, value = [unescaped(each, escapes, self.lenient) for each in (name, value)]
+                name, value = unescaped(name, escapes, True), unescaped(value, escapes, self.lenient)
             headers.setdefault(name, value)
         length = headers.get(b"content-length")
         if length is None:

@@ -34,7 +34,9 @@ from stomprelay.service.connection import protocol, relay_driver, runtime, web
 from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.network import sockets
+from stomprelay.service.network.endpoints import BrokerEndpoint
 from stomprelay.service.relay import RelayService
+from stomprelay.session.leg import Leg
 
 SLACK: Final = 2 * 64 * 1024
 """Bytes that may be kept beyond a bound: those of a read, and of one more before reading stops."""
@@ -65,12 +67,22 @@ def simulated() -> Iterator[None]:
         patch.object(relay, "return_freed_memory", lambda: None),
         patch.object(web, "send", protocol.send_in_python),
         patch.object(Identification, "ask", _identify),
+        patch.object(RelayDriver, "connect", _connect),
         patch.object(relay_driver, "PIPE", Pipe),
         patch.object(clients, "PIPE", Pipe),
     ):
         yield
     gc.set_threshold(*thresholds)
     gc.unfreeze()
+
+
+def _connect(driver: RelayDriver, leg: Leg, endpoint: BrokerEndpoint) -> None:
+    """Stand for `RelayDriver.connect`: let the network know for which client the relay connects."""
+    net, client = SOCKETS.net, driver.address
+    found = net.clients.get((getattr(client, "host", ""), getattr(client, "port", 0)))
+    net.asking = net.clients.setdefault(driver.name, found)  # its client may go before it
+    Driver.connect(driver, leg, endpoint)
+    net.asking = None
 
 
 def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> None:

@@ -244,6 +244,18 @@ def test_confirmed_by_the_batch(client: bytes, broker: bytes, product: str) -> N
         assert play.counters["frames_resent"] == 3
 
 
+def test_a_receipt_speaks_for_one_destination() -> None:
+    """ActiveMQ confirms at once what it need not store, while what came before may not be stored yet."""
+    topic, stored = SEND.replace(b"/queue/a", b"/topic/t"), SEND.replace(b"\n\n", b"\npersistent:true\n\n")
+    with started(product="activemq", confirm=True) as play:
+        play.client_says(
+            b"".join([SEND % b"1", SEND % b"2", topic % b"3", topic % b"4", stored % b"5", SEND % b"6"])
+        )
+        play.client_says(stored % b"7" + stored % b"8" + ASKING % (b"r", b"9"))
+        numbered = [b"1", b"1:2", b"3", b"2:4", b"3:5", b"4:6", b"7", b"5:8", b"r:9"]
+        assert marks(play.broker_reads()) == numbered
+
+
 def test_our_own_receipt_in_an_error() -> None:
     """An ERROR that names a receipt of ours reaches the client without that name; what it refused is not said again."""
     with started(product="rabbitmq", confirm=True) as play:

@@ -175,6 +175,19 @@ def test_a_subscription_that_costs_the_connection(client: bytes, broker: bytes) 
         assert play.counters["poison_refused"] == 1
 
 
+def test_a_subscription_that_costs_the_connection_later() -> None:
+    """Its ERROR names no receipt that the client has."""
+    with started(product="activemq") as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/poison", receipt="s"))
+        play.broker_reads()
+        play.broker_says(RECEIPT % b"s")
+        play.client_gets(RECEIPT % b"s")
+        play.broker_goes()
+        found(play, b"1.2", "activemq")
+        Picky(play, "activemq").goes_on()
+        play.client_gets_error(b"a frame cannot be delivered")
+
+
 def test_what_the_client_sends_meanwhile_waits() -> None:
     """It is held while the line is sent with care, with the pace of a client without a broker; then it is delivered."""
     with started(product="activemq", confirm=True, resend_buffer=1000) as play:

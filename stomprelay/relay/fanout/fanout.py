@@ -386,7 +386,9 @@ class Fanout:
                 self._disconnect_from(member, now)
             if self._asked is not None and there:
                 self._awaited += 1
-                owing = [member for member in there if confirmations.owing(member)]
+                owing = [
+                    each for each in there if confirmations.owing(each) or (each.sole and each.link.unproved)
+                ]
                 confirmations.ask(Confirmation(self._asked, there, min(target.quorum, len(there)), owing))
 
     def _disconnect_from(self, member: Member, now: float) -> None:

@@ -10,6 +10,7 @@ from tests.relay.several import (
     begun,
     both_get,
     comes,
+    comes_back,
     delivers,
     fanned,
     lasting,
@@ -149,6 +150,22 @@ def test_a_disconnect_behind_a_send_to_one_group() -> None:
         play.broker_gets(b"", at="b")
         play.time_passes(10.0)
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"d")
+        assert play.counters["possibly_lost"] == 1
+
+
+def test_a_disconnect_behind_a_send_that_one_group_alone_has() -> None:
+    """It waits for this group, though the SEND asked for nothing: if its broker is lost, the SEND is counted."""
+    with fanned(quorum=1, fan_out_queues=False) as play:
+        play.client_says(send(b"1") + tell(b"DISCONNECT", receipt="d"))
+        assert play.broker_reads(at="a").count(b"\0") == 2
+        play.broker_gets(tell(b"DISCONNECT", receipt="d"), at="b")
+        play.broker_says(receipt("d"), at="b")
+        play.client_gets(b"")
+        play.broker_goes(at="a")
+        comes_back(play, "a")
+        play.broker_gets(tell(b"DISCONNECT", receipt="d"), at="a")
+        play.broker_says(receipt("d"), at="a")
+        play.client_gets(receipt("d"))
         assert play.counters["possibly_lost"] == 1
 
 

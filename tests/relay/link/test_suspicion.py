@@ -1,6 +1,6 @@
 """A client whose CONNECT brokers close the connection for: what counts against whom, and when it is given up.
 
-The service's probes are told in test_probe and tests/service/test_checks; here somebody else answers, or nobody does.
+The service's probes are told in test_probe and tests/service/test_brokers; here somebody else answers, or nobody does.
 """
 
 import pytest
