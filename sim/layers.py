@@ -42,8 +42,8 @@ def certificate() -> str:
 
 
 class Web:
-    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions. `over`: it is closed. `early`:
-    what waits for the end of the handshake.
+    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions. `over`: it is closed.
+    `early`: what waits for the end of the handshake.
     """
 
     def __init__(self, server: bool) -> None:
