@@ -139,8 +139,8 @@ class _Run:
         }
         for name, value in logged.items():
             given += ["--conf", f"{name}={value}"]
-        command = ["from stomprelay.pipeline.cli import main; raise SystemExit(main())", "run"]
-        self._child = started("run", [sys.executable, "-c", *command, *given], journal.parent)
+        command = [sys.executable, "-m", "stomprelay.pipeline.cli", "run"]
+        self._child = started("run", [*command, *given], journal.parent)
 
     def __enter__(self) -> "_Run":
         return self

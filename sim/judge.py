@@ -559,20 +559,28 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     be lost, or it is counted as possibly lost.
     """
     scene = case.scene
-    missing = [each for each in case.sends if each.number is not None and not case.took.get(each.body)]
-    missing = [each for each in missing if promised(case, each)]
+    # what a broker takes that has hung, it may take long after the session's end
+    last = case.least["disconnect_timeout"] + 1.0 if case.seen else inf
+    late = [each for each in case.sends if each.number is not None]
+    late = [each for each in late if all(at.at > each.stay.end + last for at in case.took.get(each.body, ()))]
+    late = [each for each in late if promised(case, each)]
+    missing = [each for each in late if not case.took.get(each.body)]
     sure = scene.confirm and scene.kind == "failover" and not scene.routed
     patience, well_from = case.least["disconnect_timeout"], spells(case)
-    for send in missing:
+    for send in late:
         # failover.md, "SEND without `receipt`": a plain address keeps nothing
         stay, kept = send.stay, (scene.confirm and scene.kind != "plain") or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
-        # the same page, "Together": for 5 seconds it asks no other
-        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER
+        # the same page, "Together": for 5 seconds it asks no other; a half-closed client's time began at `halved`
+        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and stay.halved == inf
         well = well and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
         if sure and well and not (stay.orderly or stay.errors or stay.odd or chokes(case, stay)):
-            yield f"{stay} left {send} behind, which no broker took, and one was well"
-        if sure and (stay.ended is None or stay.orderly) and not stay.errors:
+            yield f"{stay} left {send} behind, which no broker took in time, and one was well"
+        if send not in missing:
+            continue
+        # the RECEIPT of DISCONNECT comes behind those of all SENDs that are kept
+        orderly = stay.orderly and (sure or (kept and scene.kind == "failover" and not scene.routed))
+        if (orderly or (sure and stay.ended is None)) and not stay.errors:
             yield f"{stay}: no broker took {send}, and nobody was told"
         if stay.told and kept and scene.kind != "fanout" and not case.counters.get("fanout_overflowed"):
             yield f"{stay} read {stay.told.frame}, and {send} was not delivered"
@@ -748,10 +756,13 @@ EXCUSES: Final = {
     "no broker": b"connection to the broker was lost|the quorum cannot be reached|a transaction cannot span",
     # failover.md, "When a client does get an ERROR"; errors.md: it serves no client
     "it goes": REFUSED + b"|the broker did not answer CONNECT with CONNECTED",
+    # failover.md, "What counts against a broker": it was lost twice just then
+    "two losses": b"the broker closed the connection when it was sent CONNECT",
     "full queues": b"a frame cannot be delivered",  # failover.md, "A frame that costs brokers their connection"
     "losses are rejected": b"a header cannot be said",  # configuration.md: loss
     "silence": b"heart-beat missed",  # failover.md, "When the relay ends a session"
-    "ACKs twice": b"AMQP channel died|not found",  # RabbitMQ's and ActiveMQ's own
+    # RabbitMQ's, ActiveMQ's and Artemis's own
+    "ACKs twice": b"AMQP channel died|not found|AMQ339018 Error acknowledging",
     "a token": b"the token has expired|access refused",  # access.md: when it expires; what the log says
     "little memory": b"the relay is short of memory",  # configuration.md: memory
     # operating.md, "Reload"; access.md: a CR that ends no line
@@ -777,6 +788,8 @@ def causes(case: Case, stay: Stay) -> set[str]:
         "no broker": not steady(case),
         # failover.md, "When a client does get an ERROR": the next broker's refusal is final
         "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused),
+        "two losses": stay.connected is None
+        and sum(e.at > stay.began and e.detail.startswith(("is killed", "is cut")) for e in case.fates) > 1,
         "full queues": "has full queues" in details,  # ends connections that ask for receipts
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,

@@ -124,16 +124,9 @@ class Tables:
         self._runs = runs.dump()
         rows = [row for segment in ready for row in self._waiting.pop(segment.name)]
         messages, slices = (self._folder / name for name in ("messages", "state/new"))
-        does = AtOnce(
-            self._number,
-            len(rows),
-            Conversations(self.limits, runs.newest, runs.present, runs.gone, runs.ended),
-            JournalOrders(self.limits, runs.until),
-            Matchings(self.limits, runs.until),
-            self._known,
-            messages,
-            slices,
-        )
+        talks = Conversations(self.limits, runs.newest, runs.present, runs.gone, runs.ended)
+        orders, matchings = JournalOrders(self.limits, runs.until), Matchings(self.limits, runs.until)
+        does = AtOnce(self._number, len(rows), talks, orders, matchings, self._known, messages, slices)
         with patch.object(arrow, "ROWS", 7):  # so that everything goes over the borders of Arrow's batches
             (told,) = does(iter([arrow.batch(rows, arrow.schema(record.FIELDS))] if rows else []))
         done = json.loads(told["text"][0].as_py())

@@ -57,6 +57,11 @@ class Order:
     mode: bytes
     open: bool = True
 
+    @property
+    def name(self) -> str:
+        """By which the tables know it."""
+        return (self.id or self.destination).decode()
+
 
 @dataclass
 class Sent:
@@ -458,16 +463,10 @@ def _ns(now: float) -> int:
 
 def _expected(sent: Sent, ns: int, seen: list[Seen]) -> dict[str, Any]:
     topic = sent.destination.startswith(b"/topic/")
+    who = [(each.ns // 1000, each.session.name, each.order.name, each.order.mode.decode()) for each in seen]
+    ended = [None if each.settled_ns is None else each.settled_ns // 1000 for each in seen]
     deliveries = [
-        (
-            each.ns // 1000,
-            each.session.name,
-            (each.order.id or each.order.destination).decode(),
-            each.order.mode.decode(),
-            None if each.settled_ns is None else each.settled_ns // 1000,
-            each.outcome or "delivered",
-        )
-        for each in seen
+        (*told, at, each.outcome or "delivered") for told, at, each in zip(who, ended, seen, strict=True)
     ]
     ends = {(each.session, each.order.id) if topic else None: each.outcome for each in seen}
     outcomes = [*ends.values()]

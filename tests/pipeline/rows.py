@@ -22,51 +22,25 @@ START_NS: Final = int(START.timestamp()) * SECOND
 
 Values = Mapping[str, Any]
 
-FRAME: Final[Values] = {
-    "seen_at": START,
-    "ns": START_NS,
-    "relay": "r1",
-    "session": "s1",
-    "client": "alice",
-    "side": "client",
-    "direction": "to_broker",
-    "kind": "frame",
-    "command": "SEND",
-    "destination": "/queue/a",
-    "size": 100,
-    "body_size": 10,
-    "segment": "20261121T080000-r1-00000001-000001",
-    "position": 0,
-    "number": 0,
-}
-MESSAGE: Final[Values] = {
-    "seen_at": START,
+WHO: Final = {"relay": "r1", "session": "s1", "client": "alice"}
+PLACE: Final[Values] = {"segment": "20261121T080000-r1-00000001-000001", "position": 0, "number": 0}
+SEND: Final[Values] = {"command": "SEND", "destination": "/queue/a", "size": 100, "body_size": 10}
+SAID: Final = {"side": "client", "direction": "to_broker", "kind": "frame"}
+FRAME: Final[Values] = {"seen_at": START, "ns": START_NS, **WHO, **SAID, **SEND, **PLACE}
+SENT: Final[Values] = {
     "relay": "r1",
     "destination": "/queue/a",
     "producer": "alice",
     "sent_at": START,
     "size": 10,
-    "outcome": "acked",
-    "deliveries": [],
-    "redelivered": 0,
-    "final": True,
-    "segment": "20261121T080000-r1-00000001-000001",
-    "position": 0,
-    "number": 0,
 }
-OUTAGE_ROW: Final[Values] = {
-    "relay": "r1",
-    "session": "s1",
-    "client": "alice",
-    "upstream": "main",
-    "broker": "a:61613",
-    "lost_ns": START_NS,
-    "planned": False,
-    "given_up": False,
-    "resent": 0,
-    "stale_acks": 0,
-    "duplicates": 0,
-}
+BECAME: Final[Values] = {"outcome": "acked", "deliveries": [], "redelivered": 0, "final": True}
+MESSAGE: Final[Values] = {"seen_at": START, **SENT, **BECAME, **PLACE}
+COUNTS: Final = dict.fromkeys(("resent", "stale_acks", "duplicates"), 0)
+LOST: Final[Values] = {"broker": "a:61613", "lost_ns": START_NS, "planned": False, "given_up": False}
+OUTAGE_ROW: Final[Values] = {**WHO, "upstream": "main", **LOST, **COUNTS}
+STUCK_WHO: Final[Values] = {**WHO, "client": "bob", "subscription": "1", "destination": "/queue/a"}
+STUCK_AT: Final[Values] = {"upstream": "main", "broker": "a:61613"}
 
 
 def rows(

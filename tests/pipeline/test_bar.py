@@ -26,18 +26,12 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((100, 24)))
 
 
-def going(out: io.StringIO | None = None) -> tuple[ProgressBar, io.StringIO, Clock]:
-    """One that began with 100 of 1,000 a moment ago, on a terminal unless it is said."""
-    out, clock = out or Terminal(), Clock()
+def going() -> tuple[ProgressBar, Terminal, Clock]:
+    """One that began with 100 of 1,000 a moment ago, on a terminal."""
+    out, clock = Terminal(), Clock()
     bar = ProgressBar(out, "messages", clock=clock)
     bar.begin("replay", 1000, 100)
     return bar, out, clock
-
-
-def screen(out: io.StringIO) -> list[str]:
-    """The lines on a terminal."""
-    assert isinstance(out, Terminal)
-    return out.screen
 
 
 @pytest.mark.parametrize(
@@ -56,7 +50,7 @@ def test_how_far_how_fast_how_long(
     clock.now += 10
     bar.set(550)
     bar.draw()
-    (line,) = screen(out)
+    (line,) = out.screen
     assert line.startswith(begins)
     assert line.endswith(ends)
     assert len(line) == width - 1
@@ -96,7 +90,9 @@ def test_what_is_quick_shows_nothing() -> None:
 
 def test_a_pipe_gets_nothing() -> None:
     """Nor does a log; lines that stay are written there, too."""
-    bar, out, clock = going(io.StringIO())
+    out, clock = io.StringIO(), Clock()
+    bar = ProgressBar(out, "messages", clock=clock)
+    bar.begin("replay", 1000, 100)
     clock.now += 100
     bar.draw()
     with bar.going(lambda: pytest.fail("nobody looks")):
@@ -111,10 +107,10 @@ def test_a_line_that_stays_stands_above() -> None:
     bar.draw()
     bar.say("batch 1 is done")
     bar.draw()
-    assert screen(out)[0] == "batch 1 is done"
-    assert screen(out)[1].startswith("replay  10 % |")
+    assert out.screen[0] == "batch 1 is done"
+    assert out.screen[1].startswith("replay  10 % |")
     bar.end()
-    assert screen(out) == ["batch 1 is done", ""]
+    assert out.screen == ["batch 1 is done", ""]
 
 
 def test_without_a_total_it_says_how_long_it_goes_on() -> None:
@@ -147,7 +143,7 @@ def test_another_thread_draws(monkeypatch: pytest.MonkeyPatch) -> None:
         assert last.wait(30)
     assert "100 of 1,000" in out.getvalue()
     assert "300 of 1,000" in out.getvalue()
-    assert screen(out) == [""]
+    assert out.screen == [""]
 
 
 def test_steps() -> None:

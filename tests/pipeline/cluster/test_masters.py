@@ -25,6 +25,9 @@ Exception in thread "main" org.apache.spark.SparkException: When running with {_
 """
 
 
+_OLDER = "Python in worker has different version:"
+
+
 def test_a_master_that_is_not_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,14 +65,8 @@ def test_why_java_did_not_start(log: str, said: str | None) -> None:
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
-        (
-            "Python in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot run with",
-            "Python on the executors is 3.9 and 3.11 here",
-        ),
-        (
-            'Cannot run program "/opt/python": error=2, No such file',
-            "there is no /opt/python on the executors",
-        ),
+        (f"{_OLDER} 3.9 than that in driver: 3.11, PySpark", "Python on the executors is 3.9 and 3.11 here"),
+        ('Cannot run program "/opt/python": error=2, No', "there is no /opt/python on the executors"),
         ("ModuleNotFoundError: No module named 'pyspark'", "Python on the executors has no pyspark"),
         ("something else", ""),
     ],

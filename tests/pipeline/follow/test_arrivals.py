@@ -93,21 +93,12 @@ def test_a_part_ends_before_it_is_too_large() -> None:
     assert found == [[4, 6], [1], [11], [0, 3, 7]]
 
 
-@pytest.mark.parametrize(
-    ("uri", "path"),
-    [
-        ("file:///a%20b/c%5B1%5D.journal", "/a b/c[1].journal"),
-        ("file:/a/b.journal", "/a/b.journal"),
-        ("hdfs://host:8020/a%20b.journal", "hdfs://host:8020/a b.journal"),
-    ],
-)
-def test_paths_are_as_hadoop_takes_them(uri: str, path: str) -> None:
-    """The log has them quoted."""
-    assert logged(f'v1\n{{"path":"{uri}","timestamp":1,"batchId":3}}', 3) == [path]
-
-
-def test_a_log_of_another_version_is_not_guessed_at() -> None:
-    """A later Spark may write another."""
+def test_paths_are_as_hadoop_takes_them() -> None:
+    """The log has them quoted; a log of a later Spark's version is not guessed at."""
+    paths = {"file:///a%20b/c%5B1%5D.journal": "/a b/c[1].journal", "file:/a/b.journal": "/a/b.journal"}
+    paths["hdfs://host:8020/a%20b.journal"] = "hdfs://host:8020/a b.journal"
+    for uri, path in paths.items():
+        assert logged(f'v1\n{{"path":"{uri}","timestamp":1,"batchId":3}}', 3) == [path]
     with pytest.raises(ValueError, match="v2"):
         logged("v2\n{}", 0)
 

@@ -70,8 +70,7 @@ def _waited(world: RecordedWorld, bound: int) -> list[Wait]:
             gone = seen.outcome is None and (caller.closed or caller.gone or id(seen) in held)
             until = world.ns if seen.settled_ns is None else seen.settled_ns
             if not gone and until - seen.ns > bound:
-                name = (seen.order.id or seen.order.destination).decode()
-                where = ("", caller.name, None, name, None, None, None)
+                where = ("", caller.name, None, seen.order.name, None, None, None)
                 going = seen.outcome is None
                 found.append(Wait(*where, seen.ns, until, until - seen.ns, 1, seen.outcome, going, not going))
     return _waits(found)

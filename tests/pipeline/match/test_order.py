@@ -21,17 +21,8 @@ class _Line:
         self._places: dict[int, tuple[int, int]] = {}
 
     def _takes(self, kind: s.RowKind, ns: int, **values: Any) -> int:
-        known = {
-            "key": "o",
-            "ns": ns,
-            "segment": "g",
-            "position": ns,
-            "number": 0,
-            "kind": int(kind),
-            "relay": "r",
-            "destination": self.destination,
-            **values,
-        }
+        usual = {"key": "o", "segment": "g", "number": 0, "relay": "r", "destination": self.destination}
+        known = {**usual, "ns": ns, "position": ns, "kind": int(kind), **values}
         name = self.order.take([known.get(each) for each, _ in s.FIELDS])
         if name not in self.names:
             self.names.append(name)

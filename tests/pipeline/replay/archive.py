@@ -17,31 +17,20 @@ def send(number: int, destination: str, body: bytes, **more: Any) -> dict[str, A
     """A SEND as the pipeline has it, the `number`-th of its session, a millisecond after the one before."""
     headers = {"destination": destination, "content-length": str(len(body)), **more.pop("headers", {})}
     ns = START_NS + number * _STEP
-    return {
-        **FRAME,
-        "ns": ns,
-        "seen_at": ns // 1000,
-        "destination": destination,
-        "headers": list(headers.items()),
-        "body_size": len(body),
-        "body": body or None,
-        "position": number * 100,
-        "number": number,
-        **more,
-    }
+    said = {"destination": destination, "headers": list(headers.items())}
+    carried = {"body_size": len(body), "body": body or None}
+    place = {"ns": ns, "seen_at": ns // 1000, "position": number * 100, "number": number}
+    return {**FRAME, **said, **carried, **place, **more}
 
 
-def orders(count: int, destinations: int, prefix: str = "/queue/d", size: int = 20) -> list[dict[str, Any]]:
+def orders(count: int, destinations: int) -> list[dict[str, Any]]:
     """So many SENDs to destinations in turn; the bodies say the destination's own order."""
-    return [
-        send(
-            number,
-            f"{prefix}{number % destinations}",
-            b"%d" % (number // destinations) + b" " * size,
-            headers={"kind": "order", "n": str(number)},
-        )
-        for number in range(count)
-    ]
+    made = []
+    for number in range(count):
+        body = b"%d" % (number // destinations) + b" " * 20
+        headers = {"kind": "order", "n": str(number)}
+        made.append(send(number, f"/queue/d{number % destinations}", body, headers=headers))
+    return made
 
 
 def write(tables: Path, many: Iterable[Row]) -> Path:

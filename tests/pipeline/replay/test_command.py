@@ -49,39 +49,26 @@ def test_a_selection(arguments: list[str], wanted: Selection) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "said",
     [
-        ["--rate", "0"],
-        ["--rate", "fast"],
-        ["--rate", "inf"],
-        ["--window", "0"],
-        ["--connections", "many"],
-        ["--destination", "/a", "--rename", "/b", "/c"],
-        ["--stomp", "nonsense"],
+        *("--rate 0", "--rate fast", "--rate inf", "--window 0", "--connections many"),
+        *("--destination /a --rename /b /c", "--stomp nonsense"),
     ],
 )
-def test_wrong_usage(arguments: list[str]) -> None:
+def test_wrong_usage(said: str) -> None:
     """argparse tells it."""
     with pytest.raises(SystemExit):
-        given(*arguments)
+        given(*said.split())
 
 
 def test_what_makes_a_replay_another_one() -> None:
     """What is sent and where; not how fast, nor as whom."""
     usual = asked(given())
     assert asked(given("--rate", "5", "--window", "9", "--login", "x", "--connections", "3")) == usual
-    for change in (
-        ["--where", "true"],
-        ["--since", "24h"],
-        ["--until", "1h"],
-        ["--destination", "/x"],
-        ["--rename", "/a", "/b"],
-        ["--key-header", "k"],
-        ["--skip-incomplete"],
-        ["--to", "tcp://127.0.0.1:1"],
-        ["--tables", "/other"],
-    ):
-        assert asked(given(*change)) != usual
+    changes = ["--where true", "--since 24h", "--until 1h", "--destination /x", "--rename /a /b"]
+    changes += ["--key-header k", "--skip-incomplete", "--to tcp://127.0.0.1:1", "--tables /other"]
+    for change in changes:
+        assert asked(given(*change.split())) != usual
 
 
 def test_how_the_sink_is_told(tmp_path: Path) -> None:

@@ -111,19 +111,11 @@ CASES: dict[str, tuple[list[dict[str, Any]], Known]] = {
     ),
     "transactions": (
         [
-            said(1, "BEGIN", "t"),
-            inside(2, "t"),
-            said(3, "ABORT", "t"),
-            said(4, "BEGIN", "t"),
-            inside(5, "t"),
-            inside(6, "t"),
-            send(7, "/queue/a", b"x"),
-            said(8, "COMMIT", "t"),
-            inside(9, "t"),
-            inside(10, "u"),
-            said(11, "COMMIT", "u", session="another"),
-            inside(12, "v"),
-            said(13, "COMMIT", "v"),
+            *(said(1, "BEGIN", "t"), inside(2, "t"), said(3, "ABORT", "t")),
+            *(said(4, "BEGIN", "t"), inside(5, "t"), inside(6, "t")),
+            *(send(7, "/queue/a", b"x"), said(8, "COMMIT", "t"), inside(9, "t")),
+            *(inside(10, "u"), said(11, "COMMIT", "u", session="another")),
+            *(inside(12, "v"), said(13, "COMMIT", "v")),
         ],
         {12: {"outcome": "aborted", "transaction": "v"}},
     ),
@@ -150,11 +142,8 @@ CASES: dict[str, tuple[list[dict[str, Any]], Known]] = {
 @pytest.fixture(scope="module")
 def everything(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """By case the rows that are selected where no condition is given, in order of the turns."""
-    many = [
-        {**one, "segment": name, "session": f"{name} {one['session']}"}
-        for name, (frames, _) in CASES.items()
-        for one in frames
-    ]
+    own = {name: [{**one, "segment": name} for one in frames] for name, (frames, _) in CASES.items()}
+    many = [{**one, "session": f"{name} {one['session']}"} for name, frames in own.items() for one in frames]
     tables = archive.write(tmp_path_factory.mktemp("selection") / "tables", many)
     ((name, known),) = [(name, known) for name, (_, known) in CASES.items() if known]
     archive.messages(tables, {number: {**one, "segment": name} for number, one in known.items()})
@@ -180,9 +169,7 @@ def test_by_condition(frames: Frames) -> None:
     """Over columns of `frames`, which are meant by names that both have, and of the final rows of `messages`."""
     store = frames(
         send(1, "/queue/a", b"x", headers={"kind": "new"}),
-        send(2, "/queue/b", b"x"),
-        send(3, "/queue/c", b"x"),
-        send(4, "/queue/d", b"x"),
+        *(send(number, f"/queue/{to}", b"x") for number, to in ((2, "b"), (3, "c"), (4, "d"))),
         messages={
             1: {"outcome": "acked", "redelivered": 2},
             2: {"outcome": "undelivered"},

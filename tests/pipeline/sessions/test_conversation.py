@@ -121,7 +121,7 @@ def test_a_message_that_nobody_asked_for() -> None:
     assert script.row()["deliveries"][0][7] is None
 
 
-def test_a_session_whose_beginning_was_not_seen() -> None:
+def test_a_session_of_which_not_all_was_seen() -> None:
     """What may have a SUBSCRIBE that was not seen has no mode, and waits if its MESSAGE can be answered."""
     script = Script(begun=False)
     script.brokers["a"] = "1.2"
@@ -130,10 +130,6 @@ def test_a_session_whose_beginning_was_not_seen() -> None:
     script.says("ACK", ack="t1")
     assert script.outcomes() == ["acked", "delivered"]
     assert [row["deliveries"][0][7] for row in script.rows()] == [None, None]
-
-
-def test_a_session_with_a_gap() -> None:
-    """After that, it is not known what was not said."""
     script = Script()
     script._numbers["a"] += 3
     script.gets("t1")

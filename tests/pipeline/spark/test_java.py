@@ -57,18 +57,13 @@ def test_java_home_goes_before_the_path_and_the_package(tmp_path: Path, found: C
     assert found({"PATH": ""}, homes["c"]).feature == 25
 
 
-def test_a_java_on_the_path_is_followed_home(tmp_path: Path, found: Callable[..., Java]) -> None:
-    """Through links, as Debian has them."""
-    home = pretend(tmp_path / "jvm")
+def test_a_java_on_the_path(tmp_path: Path, found: Callable[..., Java]) -> None:
+    """It is followed home through links, as Debian has them; an old one, as Java 8 is, is passed over."""
+    home, old = pretend(tmp_path / "jvm"), pretend(tmp_path / "old", "1.8.0_392")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
     assert found({"PATH": str(tmp_path / "bin")}).home == home
-
-
-def test_an_old_java_is_passed_over(tmp_path: Path, found: Callable[..., Java]) -> None:
-    """As Java 8 is, which counts otherwise."""
-    old, new = pretend(tmp_path / "old", "1.8.0_392"), pretend(tmp_path / "new")
-    assert found({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).home == new
+    assert found({"JAVA_HOME": str(old), "PATH": str(home / "bin")}).home == home
 
 
 def test_no_java_is_one_clear_sentence(tmp_path: Path, found: Callable[..., Java]) -> None:

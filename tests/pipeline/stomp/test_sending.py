@@ -11,19 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stomprelay.pipeline.stomp import sending as module
 from stomprelay.pipeline.stomp.client import SessionLost
 from stomprelay.pipeline.stomp.columns import DDL
 from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.stomp.relay_thread import RelayThread
-from stomprelay.pipeline.stomp.sending import (
-    Job,
-    SchemaError,
-    SendFrames,
-    SharedRate,
-    TaskSender,
-    Window,
-    check,
-)
+from stomprelay.pipeline.stomp.sending import Job, SchemaError, SendFrames, SharedRate, TaskSender, Window
 from tests.e2e.raw import body, headers
 from tests.pipeline.stomp.rig import Confirming, schema, sink
 
@@ -349,9 +342,9 @@ TO_X = {"destination": "x"}
 
 def test_all_columns_can_be_written() -> None:
     """In their types, and what was read."""
-    check(schema(DDL), sink())
+    module.check(schema(DDL), sink())
     ddl = "destination string, body binary, content_type string, content_length boolean, key string"
-    check(schema(f"{ddl}, headers map<string,string>"), sink())
+    module.check(schema(f"{ddl}, headers map<string,string>"), sink())
 
 
 @pytest.mark.parametrize(
@@ -370,4 +363,4 @@ def test_all_columns_can_be_written() -> None:
 def test_a_frame_that_cannot_be_sent_is_refused(ddl: str, options: dict[str, str], text: str) -> None:
     """Before anything is sent."""
     with pytest.raises(SchemaError, match=re.escape(text)):
-        check(schema(ddl), sink(**options))
+        module.check(schema(ddl), sink(**options))

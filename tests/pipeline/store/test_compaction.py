@@ -1,6 +1,7 @@
 """Small files made few, with kills and readers in between."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -41,10 +42,9 @@ def store(spark: SparkSession, tmp_path: Path) -> Store:
 
 def write(store: Store, batches: Iterable[int], hours: int = 1, **further: Any) -> None:
     """Some frames and deltas of each batch, in one file for each hour."""
+    times = [START + timedelta(hours=n % hours) for n in range(6)]
     for number in batches:
-        many = [
-            {"number": number, "seen_at": START + timedelta(hours=n % hours), **further} for n in range(6)
-        ]
+        many = [{"number": number, "seen_at": at, **further} for at in times]
         put(store.root, FRAMES, FRAME, many, number, "seen_at")
 
 
@@ -58,11 +58,10 @@ def content(store: Store) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
-def files(store: Store, table: str = "frames") -> dict[str, int]:
+def files(store: Store) -> dict[str, int]:
     """How many files each folder has."""
-    root = Path(store.root) / table
-    found = sorted(path.parent for path in root.rglob("*.parquet"))
-    return {str(path.relative_to(root)): found.count(path) for path in found}
+    root = Path(store.root) / "frames"
+    return dict(Counter(str(path.parent.relative_to(root)) for path in sorted(root.rglob("*.parquet"))))
 
 
 # ---------------------------------------------------------------- folders that change places

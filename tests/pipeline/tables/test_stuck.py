@@ -16,12 +16,12 @@ from stomprelay.pipeline.sessions.waits import Wait, merged
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.tables.episodes import advance_stuck, rows_of, stuck
-from tests.pipeline.rows import SECOND, START_NS, told
+from tests.pipeline.rows import SECOND, START_NS, STUCK_AT, STUCK_WHO, told
 
 pytestmark = pytest.mark.spark
 
-WHO = ("r1", "s1", "bob", "1", "/queue/a", "main", "a:61613")
-USUAL = Wait(*WHO, 0, 0, 0, 1, "acked", going=False, final=True)
+WHO = (*STUCK_WHO.values(), *STUCK_AT.values())
+USUAL = Wait._make((*WHO, 0, 0, 0, 1, "acked", False, True))
 
 
 def wait(since: int, until: int, **further: Any) -> Wait:
