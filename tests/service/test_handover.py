@@ -14,7 +14,6 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config.address import quoted
-from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.service import handover as module
 from stomprelay.service.handover import Handover, TakenOver
 from stomprelay.service.network.endpoints import BadEndpoint, CannotStart, ListeningService, listening_service
@@ -59,15 +58,11 @@ class Relay:
         self.accepting: dict[str, Accepting] = {}
         self.listening: dict[str, ListeningService] = {}
         for name, endpoint in endpoints.items():
-            self.add(name, endpoint)
+            self.accepting[name] = Accepting()
+            self.listening[name] = listening_service(self.reactor, name, endpoint, self.accepting[name])
+            self.listening[name].setServiceParent(self.service)
         self.handover = Handover(str(path), self.service, self.reactor)
         self.handover.setServiceParent(self.service)
-
-    def add(self, name: str, endpoint: str, tls: ServerTLS | None = None) -> None:
-        """Let it listen there, too."""
-        self.accepting[name] = Accepting()
-        self.listening[name] = listening_service(self.reactor, name, endpoint, self.accepting[name], tls)
-        self.listening[name].setServiceParent(self.service)
 
     def start(self) -> None:
         self.when_ready.setServiceParent(self.service)
