@@ -90,7 +90,7 @@ def test_at_the_limit() -> None:
 
 
 def test_what_is_promised_is_kept() -> None:
-    """With `confirm` nobody is sent away whose SENDs no broker has confirmed; receipts behind a MESSAGE are read, too."""
+    """Nobody is sent away whose SENDs no broker has confirmed; their receipts are read, behind a MESSAGE, too."""
     harness = relay(confirm=True)
     sessions = [harness.session() for _ in range(4)]
     said = []
