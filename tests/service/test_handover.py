@@ -54,7 +54,7 @@ class Relay:
     def __init__(self, path: Path, **endpoints: str) -> None:
         self.reactor = Stoppable()
         self.service, self.when_ready = MultiService(), MultiService()
-        self.path = path
+
         self.accepting: dict[str, Accepting] = {}
         self.listening: dict[str, ListeningService] = {}
         for name, endpoint in endpoints.items():

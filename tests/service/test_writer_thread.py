@@ -27,7 +27,6 @@ class FakeSegments:
 
     def __init__(self) -> None:
         self.written = b""
-        self.alive = b""
         self.synced = self.rolled = self.closed = self.number = 0
         self.failure: Exception | None = None
 
@@ -46,7 +45,6 @@ class FakeSegments:
     def roll(self, now: int, *, alive: bytes = b"") -> bool:
         self._may()
         self.rolled += 1
-        self.alive = alive
         return False
 
     def close(self, now: int) -> None:
