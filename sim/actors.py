@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from sim.layers import Layer
 from sim.net import Clock, End
+from sim.stomp import Frame
 
 
 class Line:
@@ -27,14 +28,16 @@ class Line:
         self._ended = ended
         self._layers = layers
         self._waiting = bytearray()
+        self._unmarked: list[tuple[Frame, int]] = []
         self.leaving = self.slow = self.over = False
         end.notify = self.serve
         end.changed()
         self.write(b"")
 
-    def write(self, data: bytes) -> None:
-        """Write this, now or when there is room."""
+    def write(self, data: bytes, frame: Frame | None = None, behind: int = 0) -> None:
+        """Write this, now or when there is room. If it is a `frame`, it is noted when the relay has read all of it."""
         if not self.over and not self.leaving:
+            self._unmarked += [] if frame is None else [(frame, behind)]
             self._write(data, 0)
             self._flush()
 
@@ -98,6 +101,10 @@ class Line:
         for layer in self._layers[at:]:
             data = layer.put(data)
         self._waiting += data
+        if self._unmarked and not any(each.early for each in self._layers):
+            place = self.end.sent + len(self._waiting)
+            self.end.marks += [(place, *each) for each in self._unmarked]
+            self._unmarked.clear()
 
     def _read(self, data: bytes) -> None:
         for at in reversed(range(len(self._layers))):

@@ -2,24 +2,25 @@
 each broker did, by message.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from typing import Any, Final
 
-from sim.history import Event, History, What
+from sim.history import Arrival, Event, History, What
 from sim.plan import CHANGES, PLAIN, Scene
 
 OF_CLIENTS: Final = (What.CONNECTED, What.SENT, What.READ, What.ENDED)
-MOVES: Final = (What.GAVE, What.SETTLED, What.RETURNED, What.FORGOT)
 LOST: Final = b"what has no receipt may be lost"  # says the relay if it does not know that all was delivered
 
 
 @dataclass(eq=False)
 class Sent:
     """A SEND of a client. `number`: its place among all that took effect, by COMMIT for those in a transaction, None
-    where it took no effect. `confirmed`: when the client read its RECEIPT, or that of its COMMIT.
+    where it took no effect. `confirmed`: when the client read its RECEIPT, or that of its COMMIT. `known`: by the
+    connection of a broker that took it, when the relay had read what says so: a RECEIPT behind it, or its own
+    (failover.md, "What the client did when the broker died").
     """
 
     stay: "Stay"
@@ -30,6 +31,7 @@ class Sent:
     receipt: bytes | None
     number: int | None
     confirmed: float | None = None
+    known: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return shown(self.body)
@@ -44,7 +46,7 @@ class Stay:
     subscribed        destination and mode, by the subscription
     unsubscribed      its UNSUBSCRIBE, by the subscription
     over, inside      COMMIT or ABORT, and what it acknowledged, by the transaction
-    settles           what it acknowledged in no transaction, by the RECEIPT that it asked for
+    acks              its ACKs, with what each acknowledged
     faulty, odd       it sent what nobody knows (when), or what makes some brokers close the connection
     left, orderly     when it sent DISCONNECT, and whether it has the RECEIPT
     halved, silent    when it closed its sending direction, or fell silent
@@ -65,7 +67,7 @@ class Stay:
     over: dict[bytes, Event] = field(default_factory=dict)
     acked: list[Event] = field(default_factory=list)
     inside: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    settles: dict[bytes, list[Event]] = field(default_factory=dict)
+    acks: list[tuple[Event, list[Event]]] = field(default_factory=list)
     connected: Event | None = None
     ended: Event | None = None
     orderly: bool = False
@@ -109,7 +111,10 @@ class Stay:
 class Case:
     """A history, arranged for the rules: events by their kind, stays of clients, and what each broker did, by body.
 
-    moves   what became of a message at a broker
+    came     when the relay had read a frame, by the frame's `id`
+    since    when a broker answered CONNECTED, by the connection
+    until    when a connection was over for the relay
+    serving  the connections that the relay opened for one of a client's
     """
 
     history: History
@@ -124,8 +129,10 @@ class Case:
     forgot: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
     versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
     acked: set[tuple[bytes, bytes]] = field(default_factory=set)
-    settled: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
-    moves: dict[tuple[bytes, bytes], list[Event]] = field(default_factory=lambda: defaultdict(list))
+    came: dict[int, float] = field(default_factory=dict)
+    since: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(lambda: inf))
+    until: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(lambda: inf))
+    serving: dict[tuple[str, int], list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     astray: list[Event] = field(default_factory=list)
     calm: float = inf
 
@@ -175,6 +182,15 @@ class Case:
         tokens = len(self.of[What.SENT]) / (self.least["frames"] or inf)
         return seconds if self.exact else max(seconds, 40.0) + tokens
 
+    def read(self, event: Event) -> float:
+        """Return when the relay had read the frame of an event; at once, if nobody knows."""
+        return self.came.get(id(event.frame), inf) if self.came else event.at
+
+    def kept(self, send: Sent) -> bool:
+        """Return whether the relay keeps a SEND until it is confirmed, or asks for a receipt of a transaction."""
+        marked = send.receipt is not None or send.transaction is not None
+        return marked or (self.scene.confirm and self.scene.kind != "plain")
+
     @property
     def sends(self) -> list[Sent]:
         """Return all SENDs, of one stay after the other."""
@@ -197,31 +213,59 @@ def arranged(history: History) -> Case:
             stay = case.stays[key] = Stay(*key, event.at)
         if event.what in bodies:
             bodies[event.what][event.body].append(event)
-        if event.what in MOVES:
-            case.moves[copy].append(event)
         match event.what:
             case What.ACKED:
                 case.acked.add((event.headers.get(b"from", b""), event.body))
             case What.SETTLED:
-                case.settled.setdefault(copy, event.at)
                 at_once = before is not None and before.what is What.GAVE  # the subscription wants no ACKs
                 if not at_once and copy not in case.acked:
                     case.astray.append(event)
             case What.CALM:
                 case.calm = min(case.calm, event.at)
             case What.CONNECTED if event.detail:
-                case.versions[key] = event.detail.encode()
+                case.versions[key], case.since[key] = event.detail.encode(), event.at
         if stay is not None:
             _stayed(stay, event)
         before = event
+    _read_by_relay(case)
     if not case.seen:
         _infer(case)
     return case
 
 
+def _read_by_relay(case: Case) -> None:
+    """Fill in what the relay had read, and since when it knew of each SEND that a broker has it."""
+    history, sends = case.history, {each.body: each for each in case.sends}
+    receipts: dict[tuple[str, int], list[Arrival]] = defaultdict(list)
+    for key, arrived in history.arrived.items():
+        if arrived and arrived[-1].frame is None:
+            case.until[key] = arrived[-1].at
+        for each in arrived:
+            case.came[id(each.frame)] = each.at
+            if each.frame is not None and each.frame.command == b"RECEIPT":
+                receipts[key].append(each)
+            elif each.frame is not None and each.frame.command == b"ERROR" and each.at == case.until[key]:
+                break  # the relay gave the connection up, and did not look at the rest
+    for key, owner in history.owners.items():
+        case.serving[owner].append(key)
+    places: Counter[tuple[str, int]] = Counter()
+    for took in case.of[What.TOOK]:
+        key = took.who, took.session
+        places[key] += 1
+        if (send := sends.get(took.body)) is not None:
+            own = took.headers.get(b"receipt")
+            alone = case.scene.brokers[took.who][0].late and case.kept(send)
+            for each in receipts[key]:
+                names = each.frame is not None and each.frame.headers[b"receipt-id"] == own
+                if names or (each.behind >= places[key] and not alone):
+                    send.known[key] = min(each.at, send.known.get(key, inf))
+
+
 def _infer(case: Case) -> None:
     """Fill in what brokers took whose own events are absent."""
     stays = case.stays.values()
+    for each in stays:  # what came before is read
+        case.until[each.client, each.number] = inf if each.orderly else each.end - 0.5
     forgetful = {place for stay in stays for place, mode in stay.subscribed.values() if mode == b"auto"}
     for event in [each for stay in stays for each in stay.messages] + case.of[What.KEPT]:
         case.took[event.body].append(event)
@@ -269,8 +313,9 @@ def _sent(stay: Stay, event: Event) -> None:
             stay.unsubscribed[name] = event
         case b"ACK" | b"NACK" if transaction is not None:
             stay.inside[transaction] += stay.acked
-        case b"ACK" if receipt is not None:
-            stay.settles[receipt] = stay.acked
+            stay.acks.append((event, stay.acked))
+        case b"ACK":
+            stay.acks.append((event, stay.acked))
         case b"COMMIT" | b"ABORT" if transaction is not None:
             stay.over[transaction] = event
             for each in stay.sends:

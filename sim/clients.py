@@ -94,6 +94,8 @@ class Client:
         self._renew()
         end = self.net.end(self.name)
         self.note(What.CONNECTED)
+        self.net.clients[end.address] = key = self.name, self.session
+        end.arrived = self.history.arrived[key]
         over = layers(server=False, web=self.habit.web, secure=self.habit.secure)
         self.line = Line(self.net.clock, end, self._received, self._ended, over)
         end.connect_ex(self.place)
@@ -378,8 +380,9 @@ class Client:
 
     def _say(self, command: bytes, headers: Pairs, body: bytes = b"") -> None:
         assert self.line is not None
-        self.note(What.SENT, Frame(command, dict(headers), body))
-        self.line.write(write(self.habit.version, command, headers, body))
+        frame = Frame(command, dict(headers), body)
+        self.note(What.SENT, frame)
+        self.line.write(write(self.habit.version, command, headers, body), frame)
 
 
 def place_name(number: int) -> bytes:

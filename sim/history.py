@@ -3,6 +3,7 @@
 Bodies are names: each SEND has a body that no other SEND has, and which begins with the name of its client.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
@@ -49,9 +50,7 @@ class What(Enum):
 
 
 class Event(NamedTuple):
-    """One event. `who`: the client `c1`, the broker `a`, or `relay`. `session`: the number of the connection of this
-    client or broker.
-    """
+    """One event. `who`: the client `c1`, the broker `a`, or `relay`. `session`: the number of its connection."""
 
     at: float
     who: str
@@ -80,12 +79,27 @@ class Event(NamedTuple):
         return f"{self.at:9.3f} {self.who}.{self.session} {self.what.value} {text}"
 
 
+class Arrival(NamedTuple):
+    """When the relay had read all of a frame that a client or a broker wrote, or (`frame` is None) when it saw the end
+    of the connection, or made it. `behind`: how many SENDs a broker had taken on it when it read what this answers.
+    """
+
+    at: float
+    frame: Frame | None
+    behind: int = 0
+
+
 class History:
-    """The events. `facts` has what was known from the beginning or found out at the end: settings, counters."""
+    """The events. `facts` has what was known from the beginning or found out at the end: settings, counters. `arrived`
+    has what the relay read on each connection, by the name and the number that its events have; `owners` by those of a
+    broker's connection those of the client's for which the relay opened it.
+    """
 
     def __init__(self, **facts: Any) -> None:
         self.events: list[Event] = []
         self.facts: dict[str, Any] = facts
+        self.arrived: dict[tuple[str, int], list[Arrival]] = defaultdict(list)
+        self.owners: dict[tuple[str, int], tuple[str, int]] = {}
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)

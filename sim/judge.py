@@ -15,7 +15,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
-from sim.case import LOST, Case, Sent, Stay, arranged, shown, topic
+from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
@@ -44,19 +44,15 @@ class Finding(NamedTuple):
 
 
 def without_relay(case: Case, stay: Stay) -> bool:
-    """Return whether the relay was killed or stopped while this connection was there, or refused it."""
+    """Return whether no relay took clients when this connection began, or one began or ceased to until its end."""
     told = [each for each in case.fates if each.who == "relay" and each.detail in TAKES + LEAVES]
-    before = [each.detail in TAKES for each in told if each.at <= stay.began]
-    within = [each.detail for each in told if stay.began < each.at <= stay.end]
-    away = any(each in LEAVES and (stay.connected is None or each != LEAVES[0]) for each in within)
-    return away or "hands over" in within or before[-1:] != [True]
+    told = [each for each in told if each.at <= stay.end]
+    return not told or told[-1].detail in LEAVES or told[-1].at > stay.began
 
 
 TAKES: Final = ("starts", "hands over", "takes new clients")
 LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
-AGAIN: Final = {b"SUBSCRIBE": 0, b"SEND": 1, b"COMMIT": 1}
-"""In which order a next broker gets frames. The RECEIPT of another frame the relay may give itself."""
 ENDS_OF: Final = {
     "is killed": {"starts"},
     "hangs": {"goes on", "starts"},
@@ -87,17 +83,18 @@ def first_fate(case: Case) -> float:
     return min(happened(case), default=inf)
 
 
-def nobody_else(case: Case) -> bool:
-    """Return whether no broker was well all the time and in time, so that a client which leaves may have to be told."""
-    ill = {event.who for event in troubles(case)}
-    ill |= {each.detail.removeprefix("tcp://").partition(" ")[0] for each in case.fates}
-    rude = any(event.detail == "closes at DISCONNECT" for event in case.fates)
-    short = case.least["disconnect_timeout"] < SOON
-    names, routes = [*case.scene.brokers], int(case.scene.routed)  # the last broker is that of the route
-    alone = any(each and ill.issuperset(each) for each in (names[: len(names) - routes], names[-1:] * routes))
+def steady(case: Case) -> bool:
+    """Return whether a broker of a list was well all the time, and in time, so that nobody is told that none is."""
+    scene, least = case.scene, case.least
+    single = scene.kind == "failover" and not scene.routed and "brokers" not in least
     # failover.md, "Together": no other broker is asked as long as others are served by the one that closes
-    bound = case.goes and case.scene.settings["policy"] is Policy.TOGETHER
-    return rude or short or case.scene.kind != "failover" or alone or bound
+    bound = case.goes and scene.settings["policy"] is Policy.TOGETHER
+    # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
+    short = slowest(case) or least["disconnect_timeout"] < SOON or case.counters.get("connects_prevented")
+    rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
+    begins = min([each.began for each in case.stays.values()], default=inf)
+    well = any(since <= begins and until == inf for since, until in spells(case))
+    return single and well and not (bound or short or rude)
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
@@ -126,9 +123,9 @@ def owing(case: Case, stay: Stay) -> bool:
 
 
 def refused(case: Case, stay: Stay) -> float:
-    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), what belongs
-    to another upstream than its transaction (failover.md, "Routes"), or a COMMIT that gets an ERROR (the same page,
-    "What the client did when the broker died").
+    """Return from when on a client sent what may end its session: what `loss = "reject"` refuses (translation.md), a
+    transaction where there are routes (failover.md, "Routes"), or one that gets an ERROR (the same page, "What the
+    client did when the broker died").
     """
     odd = [
         send.event.at
@@ -137,56 +134,42 @@ def refused(case: Case, stay: Stay) -> float:
         for name, value in send.event.headers.items()
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
-    if any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors):
-        odd += [each.at for each in stay.over.values() if each.command == b"COMMIT"]
-    for name in (
-        {*stay.inside, *[each.transaction or b"" for each in stay.sends]} if case.scene.routed else ()
-    ):
-        parts = [each.event for each in stay.sends if each.transaction == name] + stay.inside.get(name, [])
-        parts.sort(key=lambda each: each.at)
-        places = [each.headers[b"destination"].startswith(b"/queue/c") for each in parts]
-        odd += [each.at for each, routed in zip(parts, places, strict=True) if routed is not places[0]]
+    links = case.serving[stay.client, stay.number]
+    if b"1.0" in [case.versions.get(each) for each in links]:  # translation.md, "NACK": it is an ERROR
+        odd += [each.at for each in stay.sent if each.command == b"NACK"]
+    told = any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors)
+    spans = (b"SEND", b"ACK", b"NACK") if case.scene.routed else ()
+    ends = (*spans, b"COMMIT") if told else spans
+    odd += [each.at for each in stay.sent if each.command in ends and b"transaction" in each.headers]
     return min(odd, default=inf)
 
 
-def unread(case: Case, send: Sent) -> bool:
-    """Return whether the relay need not have read a SEND before the session ended, soon after it (failover.md, "When
-    the relay ends a session").
+def promised(case: Case, send: Sent) -> bool:
+    """Return whether the relay must deliver a SEND or count it: it had read it, or the COMMIT of its transaction, while
+    it served the client (failover.md, "When the relay ends a session").
     """
-    scene, stay = case.scene, send.stay
-    at = stay.over.get(send.transaction or b"", send.event).at
-    # failover.md, "What the client did when the broker died": what a transaction acknowledged may fail its COMMIT
-    doomed = not stay.orderly and any(stay.began < each.at for each in troubles(case))
-    undone = send.transaction is not None and (stay.errors or (doomed and stay.inside.get(send.transaction)))
-    if stay.connected is None or without_relay(case, stay) or undone:
-        return True
-    if stay.odd or at >= stay.faulty or at >= refused(case, stay):
-        return True
-    if stay.unknown is not None:
-        return False  # all that was sent before it is read
-    patience = scene.settings["disconnect_timeout"]
-    until = min(stay.end + patience + 5.0, case.calm)
-    gone = [each.at for each in case.fates if each.who == "relay" and each.detail in ("is killed", "stops")]
-    if any(stay.began < each < until for each in gone):
-        return True
-    # A broker that hangs may be written to, until the buffers are full.
-    harm = [e.at for e in troubles(case) if e.detail != "hangs" and stay.connected.at < e.at < stay.end]
-    little = (
-        scene.kind == "plain" and send.receipt is None and stay.size <= min(LITTLE, case.least["size"] // 2)
-    )
-    if little and harm and all(event.at >= harm[0] for event in stay.errors):
-        return at > harm[0] - case.within(1.0)
-    # An ERROR is written at the end of the session, and the client may be slow to read it.
-    ends = [event.at - patience - 2.5 for event in stay.errors]
-    if stay.ended is not None and not stay.orderly:
-        ends.append(stay.end if scene.kind != "plain" and case.least["buffer"] > 600 else -inf)
-        # configuration.md: accepts no more data; failover.md, "SEND without `receipt`": its broker is lost later
-        kept = send.receipt is not None or (scene.confirm and scene.kind != "plain")
-        late = any(each.at > stay.end and each.detail.startswith("is killed") for each in troubles(case))
-        if stay.size > scene.settings["size"] or (late and not kept):
-            ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
-    ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
-    return at > min(ends, default=inf) - case.within(0.5)
+    stay, end = send.stay, send.stay.over.get(send.transaction or b"", send.event)
+    key, came = (stay.client, stay.number), case.read(end)
+    # failover.md, "What the client did when the broker died": COMMIT may get an ERROR, which who has left does not read
+    doubt = stay.errors or (not stay.orderly and any(stay.began < each.at for each in troubles(case)))
+    # the same page, "A frame that costs brokers their connection"
+    if stay.connected is None or (send.transaction and doubt) or b"priority" in send.event.headers:
+        return False
+    if came == inf or came > case.until[key] or end.at >= min(stay.faulty, refused(case, stay)):
+        return False
+    if any(each.who == "relay" and each.detail == "is killed" and each.at > came for each in case.fates):
+        return False
+    links = [each for each in case.serving[key] if each in case.versions]
+    plain, ends = case.scene.kind == "plain", max([case.until[each] for each in links], default=inf)
+    if plain and came > ends:
+        return False  # its broker was lost
+    ends = case.until[key] if stay.errors else ends if stay.odd else inf
+    if stay.unknown is None and came > ends - case.scene.settings["disconnect_timeout"]:
+        return False  # the session was ending: nothing more is read
+    # the same page, "What the client did when the broker died": of SENDs that are not kept
+    left = any(case.until[each] >= case.until[key] for each in links)
+    proof = [each for link in links for each in case.history.arrived[link] if each.behind and each.at > came]
+    return (case.kept(send) and not plain) or not (left or (proof and plain and send.receipt is None))
 
 
 # The rules
@@ -243,6 +226,32 @@ def a_receipt_comes_once(case: Case) -> Iterator[str]:
             name = event.headers.get(b"receipt-id")
             if name is not None and name in stay.receipts:
                 yield f"{stay} read ERROR and RECEIPT for {shown(name)}"
+
+
+@rule_of_brokers
+def a_receipt_passes(case: Case) -> Iterator[str]:
+    """A client reads a RECEIPT that as many brokers as are needed had given the relay: if it reads one that came to the
+    relay later, or all that the relay wrote until it closed, or is there soon afterwards.
+    """
+    scene, arrived = case.scene, case.history.arrived
+    for stay in case.stays.values():
+        key = stay.client, stay.number
+        came: dict[bytes, dict[str, float]] = defaultdict(dict)
+        for link in case.serving[key]:
+            for each in arrived[link]:
+                if each.frame is not None and each.frame.command == b"RECEIPT":
+                    came[each.frame.headers[b"receipt-id"]].setdefault(link[0], each.at)
+        enough = len(scene.brokers) - scene.routed if scene.settings["all"] and scene.kind == "fanout" else 1
+        passed = {
+            name: sorted(each.values())[enough - 1] for name, each in came.items() if len(each) >= enough
+        }
+        last = max([passed[name] for name in stay.receipts if name in passed], default=-inf)
+        closed = stay.ended is not None and stay.ended.detail == "closed"
+        last = max(last, case.until[key] if closed else stay.end - case.within(3.0))
+        answered = {each.headers.get(b"receipt-id") for each in stay.errors}.union(stay.receipts)
+        for name, at in passed.items():
+            if at < last and name in stay.asked and name not in answered:
+                yield f"{stay} did not read RECEIPT {name.decode()}, which the relay had at {at:.3f}"
 
 
 @rule
@@ -460,76 +469,36 @@ def covered_again(case: Case, event: Event) -> bool:
 @rule_of_brokers
 def an_ack_takes_effect(case: Case) -> Iterator[str]:
     """A broker removes what a client acknowledged: when the client has the RECEIPT of its ACK or COMMIT, and soon in
-    calm weather.
+    calm weather. The relay does not pass an ACK for a connection that is over, but for one in a transaction, which then
+    fails; nor a second one for what came once more, by the same id (failover.md, "What the client did when the broker
+    died").
     """
-    brokers = case.scene.brokers
-    yield from _receipts_of_acks(case)
-    for stay in case.stays.values():
-        for name, end in stay.over.items():
-            receipt = stay.receipts.get(end.headers.get(b"receipt", b""))
-            for each in stay.inside[name] if receipt is not None and end.command == b"COMMIT" else ():
-                who = each.headers.get(b"from", b"")
-                late = receipt is not None and case.settled.get((who, each.body), inf) > receipt.at
-                if late and who.decode() in brokers and not brokers[who.decode()][0].counts:
-                    yield f"{stay} has a RECEIPT for {name.decode()}, and {who.decode()} has {shown(each.body)}"
-    errors = [each.headers.get(b"message") for stay in case.stays.values() for each in stay.errors]
-    if case.rough or {b"AMQP channel died", b"not found"}.intersection(errors):
-        return
-    halved = {(each.who, each.session) for each in case.fates if each.detail == "half-closes"}
-    given: dict[tuple[str, bytes], Event] = {}  # when it was given last
-    due: dict[tuple[str, bytes], Stay] = {}
-    for event in case.history:
-        key = event.who, event.body
-        match event.what:
-            case What.GAVE if not topic(event.headers.get(b"destination", b"")):
-                given[key] = event
-            case What.ACKED if event.at > case.calm + SOON:
-                copy = event.headers.get(b"from", b"").decode(), event.body
-                stay = case.stays[event.who, event.session]
-                read = max([each.at for each in stay.messages if each.frame == event.frame], default=-inf)
-                gave = given.get(copy, event)
-                # what a client reads late, a connection may have given that has ended since then
-                same = gave.headers.get(b"message-id") == event.headers.get(b"message-id")
-                # configuration.md, `frames`: an ACK waits as well
-                waits = case.least["frames"] or not same
-                if copy in given and read >= gave.at and not waits:
-                    due[copy] = stay
-            case What.RETURNED | What.SETTLED | What.FORGOT:
-                last = given.pop(key, event)
-                unseen = key in due and owing(case, due[key]) and (last.who, last.session) in halved
-                if event.what is What.SETTLED or unseen:
-                    due.pop(key, None)
-    for (broker, body), client in due.items():
-        yield f"{client} acknowledged {shown(body)}, and {broker} did not remove it"
-
-
-def _receipts_of_acks(case: Case) -> Iterator[str]:
-    """Yield what a client has the RECEIPT of an ACK for, and a broker gave it, and removes it later or never. What it
-    takes back may have been lost to the relay before. A fan-out needs the answer of one group.
-    """
-    if case.rough or case.scene.kind == "fanout" or case.scene.routed or not told_apart(case):
-        return
-    for stay in case.stays.values():
-        # failover.md, "What the client did when the broker died": an id that came twice; `ack` never does
-        ids = [e.headers.get(b"message-id") for e in stay.messages if b"ack" not in e.headers]
-        for name, acked in [pair for pair in stay.settles.items() if pair[0] in stay.receipts]:
-            until = stay.receipts[name].at
-            twice = any(ids.count(e.headers.get(b"message-id")) > 1 for e in acked[-1:])
-            for each in [] if twice else acked:
-                who = each.headers.get(b"from", b"")
-                read = max([e.at for e in stay.messages if e.frame == each.frame], default=-inf)
-                moves = case.moves[who, each.body] if not topic(each.headers[b"destination"]) else []
-                last = [e for e in moves if e.at <= until][-1:]
-                later = [e.what for e in moves if e.at > until][:1]
-                # failover.md, "How long it takes": one that hangs may be lost to the relay, and go on
-                hung = any(
-                    e.detail == "hangs" and e.who.encode() == who and e.at <= until for e in case.fates
-                )
-                given = not hung and last and last[0].what is What.GAVE and last[0].at <= read
-                # it may have been given anew before the client read the first copy
-                given = given and last[0].headers.get(b"message-id") == each.headers.get(b"message-id")
-                if given and later in ([], [What.SETTLED]):
-                    yield f"{stay} has a RECEIPT for its ACK {name.decode()}, and {who.decode()} has {shown(each.body)}"
+    settled = {(each.who, each.session, each.body): each.at for each in reversed(case.of[What.SETTLED])}
+    for stay in () if case.rough else case.stays.values():
+        named: set[tuple[str, int, bytes]] = set()
+        for ack, acked in stay.acks:
+            name = ack.headers.get(b"transaction")
+            end = ack if name is None else stay.over.get(name)
+            came, receipt = case.read(ack), end and stay.receipts.get(end.headers.get(b"receipt", b""))
+            if end is None or end.command == b"ABORT" or stay.errors:
+                continue
+            until = inf if case.read(end) <= case.calm else case.read(end) + case.within(SOON)
+            until = until if receipt is None else receipt.at
+            links = case.serving[stay.client, stay.number]
+            for each in reversed(acked):
+                origin = each.headers.get(b"from", b"").decode()
+                gave = [e for e in case.gave[each.body] if e.who == origin and (e.who, e.session) in links]
+                gave = [e for e in gave if case.read(e) <= came]
+                same = [e for e in gave if e.headers.get(b"message-id") == each.headers.get(b"message-id")]
+                last = (same or gave)[-1:] if same or len(gave) == 1 else []
+                # an ACK that covers others covers what one connection gave
+                links = [(e.who, e.session) for e in last] if each is acked[-1] else links
+                for e in last:
+                    key = e.who, e.session, e.body
+                    due = case.until[key[:2]] > until or (name is not None and receipt is not None)
+                    if key not in named and due and settled.get(key, inf) > until:
+                        yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
+                    named.add(key)
 
 
 @rule_of_brokers
@@ -558,19 +527,17 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 if place < max(known[origin[:2]], default=-1):
                     yield f"{stay} read {shown(event.body)} too late"
                 known[origin[:2]][place] = event.at
-        # failover.md, "When the relay ends a session": from then on RECEIPTs come, and no MESSAGEs
-        ends = min(stay.left, stay.faulty, refused(case, stay))
-        for send in stay.sends if case.scene.kind != "fanout" and not stay.errors else ():
-            took, sure = case.took.get(send.body, []), send.confirmed is not None and not send.transaction
-            if sure and (at := send.confirmed or 0.0) < ends and len(took) == 1:
+        # While nothing has happened to anybody, a client has soon what it is given.
+        # failover.md, "When the relay ends a session": it sends RECEIPTs, and no MESSAGEs, for `disconnect_timeout`
+        ends = min(stay.left, stay.faulty, refused(case, stay), stay.halved, stay.silent, first)
+        told = [stay.end] * (stay.ended is None or stay.ended.detail != "left") + [e.at for e in stay.errors]
+        ends = min([ends, stay.end, *[at - patience for at in told]])
+        ends = ends if case.exact and not (stay.odd or owing(case, stay)) else -inf
+        for send in stay.sends if case.scene.kind != "fanout" else ():
+            took, at = case.took.get(send.body, []), send.confirmed or inf
+            if at < ends and not send.transaction and len(took) == 1:
                 key = took[0].who, took[0].session
                 known[key].setdefault(sum(each.at < took[0].at for each in given[key]) - 1, at)
-        # while nothing has happened to anybody, a client has soon what it is given
-        # An ERROR, or the end, comes up to `disconnect_timeout` after the last MESSAGE.
-        told = [event.at - patience for event in stay.errors]
-        told.append(stay.end - patience * (stay.ended is None or stay.ended.detail != "left"))
-        ends = min(ends, stay.halved, stay.silent, first, *told)
-        ends = ends if case.exact and not (stay.odd or owing(case, stay)) else -inf
         gone = {name: each.at for name, each in stay.unsubscribed.items()}
         due: dict[bytes, list[str]] = defaultdict(list)
         for key in {*known, *[key for key, owner in owners.items() if owner is stay]}:
@@ -592,18 +559,28 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     be lost, or it is counted as possibly lost.
     """
     scene = case.scene
-    missing = [each for each in case.sends if each.number is not None and not case.took.get(each.body)]
-    missing = [each for each in missing if not unread(case, each)]
+    # what a broker takes that has hung, it may take long after the session's end
+    last = case.least["disconnect_timeout"] + 1.0 if case.seen else inf
+    late = [each for each in case.sends if each.number is not None]
+    late = [each for each in late if all(at.at > each.stay.end + last for at in case.took.get(each.body, ()))]
+    late = [each for each in late if promised(case, each)]
+    missing = [each for each in late if not case.took.get(each.body)]
     sure = scene.confirm and scene.kind == "failover" and not scene.routed
     patience, well_from = case.least["disconnect_timeout"], spells(case)
-    for send in missing:
+    for send in late:
         # failover.md, "SEND without `receipt`": a plain address keeps nothing
         stay, kept = send.stay, (scene.confirm and scene.kind != "plain") or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
-        well = patience >= SOON and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
-        if sure and well and not (stay.orderly or stay.errors or chokes(case, stay)):
-            yield f"{stay} left {send} behind, which no broker took, and one was well"
-        if sure and (stay.ended is None or stay.orderly) and not stay.errors:
+        # the same page, "Together": for 5 seconds it asks no other; a half-closed client's time began at `halved`
+        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and stay.halved == inf
+        well = well and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
+        if sure and well and not (stay.orderly or stay.errors or stay.odd or chokes(case, stay)):
+            yield f"{stay} left {send} behind, which no broker took in time, and one was well"
+        if send not in missing:
+            continue
+        # the RECEIPT of DISCONNECT comes behind those of all SENDs that are kept
+        orderly = stay.orderly and (sure or (kept and scene.kind == "failover" and not scene.routed))
+        if (orderly or (sure and stay.ended is None)) and not stay.errors:
             yield f"{stay}: no broker took {send}, and nobody was told"
         if stay.told and kept and scene.kind != "fanout" and not case.counters.get("fanout_overflowed"):
             yield f"{stay} read {stay.told.frame}, and {send} was not delivered"
@@ -648,39 +625,36 @@ def counters_fit(case: Case) -> Iterator[str]:
         told.append(max([at for at, each in enumerate(sure) if each], default=0))
         own = [each for each in read if each.command == b"SEND" and b"transaction" not in each.headers]
         answers += len(stay.messages) + len(own)
-    quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
-    quiet = quiet and not case.counters.get("possibly_lost") and case.least["disconnect_timeout"] >= SOON
-    quiet = quiet and case.exact
-    again = sum(
-        max([unconfirmed(case, stay, met.at) for stay in stays], default=0)
-        for met in case.of[What.CONNECTED]
-        if met.who in scene.brokers
-    )
+    arrived = case.history.arrived
+    frames = {key: [each.frame for each in found if each.frame is not None] for key, found in arrived.items()}
+    came = sum(len(each) for (who, _), each in frames.items() if who in scene.clients)
+    said = sum(len(frames[key][1:]) for key in case.versions)
+    again = sum(resent(case, stay, link) for stay in stays for link in case.serving[stay.client, stay.number])
     bounds = {
         "sessions_opened": (connected, len(stays)),
         "sessions_connected": (connected, len(stays)),
-        "client_frames": (sum(told), len(case.of[What.SENT]) - connected),
-        "broker_frames": (answers, case.history.facts.get("said", inf)),
+        "client_frames": (sum(told), came - connected),
+        "broker_frames": (answers, said),
         "clients_vanished": (0, sum(not stay.orderly for stay in stays)),
-        "frames_resent": (marked, marked if quiet else again),
+        "frames_resent": (marked, again),
     }
     for name, (least, most) in bounds.items():
         if name in case.counters and not least <= case.counters[name] <= most:
             yield f"{name} is {case.counters[name]}, and not from {least} to {most}"
 
 
-def unconfirmed(case: Case, stay: Stay, at: float) -> int:
-    """Return how many SENDs of a client a broker may get again that it is connected to then."""
-    scene = case.scene
-    # limits.md: a client that is not read from leaves, and nobody sees it
-    unseen = stay.size > LITTLE or not case.exact or case.least["buffer"] <= 600
-    if not stay.began < at < (inf if unseen else stay.end + scene.settings["disconnect_timeout"] + 1.0):
-        return 0
-    # failover.md, "Planned switch-over": a session that moves has a connection to both brokers, and waits
-    moves = not undisturbed(case) or scene.home or scene.settings["policy"] is Policy.TOGETHER
-    kept = [each for each in stay.sends if scene.confirm or each.receipt or each.transaction]
-    kept = [each for each in kept if each.event.at < at or moves]
-    return sum(scene.kind == "fanout" or (each.confirmed or inf) >= at for each in kept)
+def resent(case: Case, stay: Stay, link: tuple[str, int]) -> int:
+    """Return how many SENDs of a client may be sent again on a connection to a broker: those that may have been sent on
+    another, and that were not confirmed there when this one began.
+    """
+    fanout = case.scene.kind == "fanout"
+    others = [each for each in case.serving[stay.client, stay.number] if each != link]
+    others = [each for each in others if each[0] == link[0] or not fanout]
+    until = max([case.until[each] for each in others], default=-inf)
+    began = min([each.at for each in case.of[What.MET] if (each.who, each.session) == link], default=inf)
+    sends = [each for each in stay.sends if case.kept(each) and case.read(each.event) < until]
+    known = [min([at for key, at in each.known.items() if key in others], default=inf) for each in sends]
+    return sum(at > began for at in known)
 
 
 @rule_of_brokers
@@ -688,65 +662,44 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     """No SEND is counted as possibly lost that has its RECEIPT, and none where no broker was lost and nobody was sent
     an ERROR. Each group of a fan-out that misses a SEND counts it.
     """
-    scene, stays = case.scene, case.stays.values()
     if case.rough:
         return
     counted = case.counters.get("possibly_lost", 0)
-    copies = len(scene.brokers) if scene.kind == "fanout" else 1
-    unsure = sum(doubtful(case, stay, copies) for stay in stays)
+    # failover.md, "A frame that costs brokers their connection"
+    unsure = sum(doubtful(case, each) for each in case.sends) - case.counters.get("poison_refused", 0)
     if counted > unsure:
         yield f"{counted} SENDs are counted as possibly lost, and only {unsure} have no RECEIPT"
-    harm = case.least["disconnect_timeout"] < SOON or case.least["buffer"] <= 600 or copies > 1
-    harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
-    # limits.md: what a client that left has said is delivered at its rate, for one `disconnect_timeout`
-    harm = harm or (case.least["frames"] is not None and not all(stay.orderly for stay in stays))
-    # failover.md, "nothing: it closed its connection": a broker that is asked after another has half of the time
-    moved = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5 and not all(
-        stay.orderly for stay in stays
-    )
-    for event in case.fates:
-        harm = harm or (moved and "out of service" in event.detail)
-        harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
-        harm = harm or (event.at < case.calm and event.detail in LEAVES)
-    if counted and not harm and all(send.number is None or case.took.get(send.body) for send in case.sends):
-        yield f"{counted} SENDs are counted as possibly lost, and nothing happened"
 
 
-def doubtful(case: Case, stay: Stay, copies: int) -> int:
-    """Return how many SENDs of a client may count as possibly lost, each so many times at most."""
-    scene, patience = case.scene, case.least["disconnect_timeout"]
-    confirm = scene.confirm and scene.kind != "plain"
-    sure = confirm and scene.kind == "failover"
-    times = happened(case)
-    last, leaves = stay.end + patience, min(stay.end, stay.left, stay.halved, stay.faulty, stay.silent)
-    # how soon a broker confirms what it took
-    quick = 2.0 + slowest(case) if case.exact else inf
-    # When SENDs may be lost: with the first broker, or one that confirms too late; if all are kept, at the end only.
-    harm = min([at for at in times if stay.began - 5.0 < at < last], default=inf)
-    harm = min(harm, leaves if quick > patience - 0.5 else inf)
-    harm = -inf if stay.odd else inf if sure else harm
-    if copies == 1 and harm == inf and (stay.orderly or (stay.told and stay.end < inf)):
+def doubtful(case: Case, send: Sent) -> int:
+    """Return how often a SEND may be counted as possibly lost."""
+    scene, stay, came = case.scene, send.stay, case.read(send.event)
+    key, end = (stay.client, stay.number), stay.over.get(send.transaction or b"")
+    links = case.serving[key]
+    served = case.exact and any(case.since[each] <= came < case.until[each] for each in links)
+    ended = end is not None and case.read(end) < inf
+    if came == inf or (send.number is None and (ended or served) and scene.kind != "plain"):
         return 0
-    # failover.md, "nothing: it closed its connection": each broker gets half of the time
-    in_time = leaves + (patience / 2 if patience >= SOON else 0.0) - quick
-    places = {id(event): at for at, event in enumerate(stay.sent)}
-    read = [(places[id(stay.asked[name])], each.at) for name, each in stay.receipts.items()]
-    # failover.md, "SEND without `receipt`": it counts if no frame behind it has its RECEIPT
-    read = read if copies == 1 and not (scene.routed or confirm) else []
-    lost = 0
+    known = {who for who, _ in send.known}
+    if stay.end <= case.until[key] and (scene.kind == "plain" or not case.kept(send)):
+        # failover.md, "What the client did when the broker died": the relay waits for no answer, if it keeps nothing
+        for link in [(each.who, each.session) for each in case.took.get(send.body, ())]:
+            known |= {link[0]} if case.until[link] >= case.until[key] and said(case, stay, link) else set()
+    # the same page, "Fan-out": with `fanOutQueues=false` a SEND to a queue goes to one group
+    one = scene.kind != "fanout" or (scene.alone and not topic(send.destination))
+    return max(0, (1 if one else len(scene.brokers)) - len(known))
+
+
+def said(case: Case, stay: Stay, link: tuple[str, int]) -> bool:
+    """Return whether the relay had told this broker all that it read of a client when it left, and kept nothing."""
+    until = case.until[stay.client, stay.number]
     for send in stay.sends:
-        took = [(each.who, each.at) for each in case.took.get(send.body, ()) if each.at < in_time]
-        quiet = {who for who, at in took if not any(at <= each < at + quick for each in times)}
-        kept = confirm or send.receipt is not None
-        behind = [at for place, at in read if place > places[id(send.event)]]
-        behind = [] if send.transaction or send.receipt is not None else behind
-        # failover.md, "What `confirm` costs and needs": RabbitMQ answers COMMIT before the SENDs in it
-        early = slowest(case) and send.transaction and send.receipt not in (None, *stay.receipts)
-        answered = send.confirmed is not None and not early
-        known = answered or min([*behind, last if took else inf]) < harm
-        safe = len(quiet) if (kept or harm == inf) and not stay.odd else 0
-        lost += 0 if copies == 1 and (safe or (known and not sure)) else max(0, copies - safe)
-    return lost
+        known = [at for (who, _), at in send.known.items() if who == link[0] or case.scene.kind != "fanout"]
+        here = link in [(each.who, each.session) for each in case.took.get(send.body, ())]
+        done = min(known, default=inf) <= until or (here and not case.kept(send))
+        if case.read(send.event) < inf and not done:
+            return False
+    return True
 
 
 @rule
@@ -779,8 +732,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
         # settings.md, `linger`: the ERROR of a frame at fault, or of a limit, may need longer on a slow network
         fault = case.scene.tight or min(refused(case, stay), stay.faulty) < inf
-        late = case.scene.weather[2] > 0.1 and fault
-        if lost and not (stay.errors or late or stay.odd or stay.orderly or stay.halved < inf):
+        lost = lost and (case.exact or not fault)
+        if lost and not (stay.errors or stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
         known = case.scene.clients[stay.client].known
         strange = stay.faulty < inf or stay.odd or not known or chokes(case, stay)
@@ -788,87 +741,66 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             continue
         for event in stay.errors:
             text = event.headers.get(b"message", b"")
-            due = [cause for begins, (cause, _) in EXCUSES.items() if text.startswith(begins)]
-            if not causes(case, stay, event.at).intersection(due):
+            due = [cause for cause, each in EXCUSES.items() if text.startswith((*each.split(b"|"),))]
+            if not causes(case, stay).intersection(due):
                 yield f"{stay} read {event.frame}"
 
 
 EXCUSES: Final = {
-    b"the outcome of a transaction is unknown": ("a COMMIT", "failover.md: COMMIT, not answered"),
-    b"the transaction cannot be committed": ("a COMMIT", "failover.md: an ACK in a transaction"),
-    b"the quorum cannot be reached": ("a fan-out", "failover.md: Fan-out"),
-    b"a transaction cannot span upstreams": ("a route", "failover.md: Routes"),
-    b"connection to the broker was lost": ("it leaves", "failover.md: DISCONNECT, half-closed connections"),
-    REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
-    b"the broker did not answer CONNECT with CONNECTED": ("well again", "errors.md: it serves no client"),
-    b"a frame cannot be delivered": ("full queues", "failover.md: A frame that costs brokers ..."),
-    b"NACK cannot be said to the broker": ("an older broker", "translation.md: NACK"),
-    b"a header cannot be said": ("losses are rejected", "configuration.md: loss"),
-    b"heart-beat missed": ("silence", "failover.md: When the relay ends a session"),
-    b"Subscription not found": ("UNSUBSCRIBE", "RabbitMQ's own, for deliveries behind it"),
-    b"AMQP channel died": ("ACKs twice", "RabbitMQ's own"),
-    b"not found": ("ACKs twice", "ActiveMQ's own"),
-    b"AMQ339013 Error committing": ("a COMMIT", "Artemis's own, when it stops"),
-    b"AMQ339018 Error acknowledging": ("ACKs twice", "Artemis's own; it gives the message again"),
-    b"AMQ339025 failed to ack": ("an ABORT", "Artemis's own, for what was acknowledged in it"),
-    b"Unexpected ACK received": ("an ABORT", "ActiveMQ's own, as well"),
-    b"the token has expired": ("a token", "access.md: when the token expires"),
-    b"access refused": ("a token", "access.md: what the log says"),
-    b"the relay is short of memory": ("little memory", "configuration.md: memory"),
-    b"no common STOMP version": ("versions", "operating.md: Reload"),
-    b"body too large": ("body", "operating.md: Reload"),
-    b"too many connections": ("clients", "operating.md: Reload"),
-    b"not allowed": ("denied", "operating.md: Reload"),
-    b"it cannot be told what is asked for": ("denied", "access.md: a CR that ends no line"),
-    b"a subscription is no longer allowed": ("denied", "operating.md: Reload"),
+    # failover.md, "What the client did when the broker died": COMMIT, and an ACK in a transaction; Artemis's own
+    "COMMIT": b"the outcome of a transaction is unknown|the transaction cannot be committed|AMQ339013 Error",
+    "ABORT": b"AMQ339025 failed to ack|Unexpected ACK received",  # Artemis's and ActiveMQ's, for ACKs in it
+    "NACK": b"NACK cannot be said to the broker",  # translation.md: NACK
+    "UNSUBSCRIBE": b"Subscription not found",  # translation.md, R65
+    # failover.md, "DISCONNECT" and half-closed connections; "Fan-out"; "Routes"
+    "no broker": b"connection to the broker was lost|the quorum cannot be reached|a transaction cannot span",
+    # failover.md, "When a client does get an ERROR"; errors.md: it serves no client
+    "it goes": REFUSED + b"|the broker did not answer CONNECT with CONNECTED",
+    # failover.md, "What counts against a broker": it was lost twice just then
+    "two losses": b"the broker closed the connection when it was sent CONNECT",
+    "full queues": b"a frame cannot be delivered",  # failover.md, "A frame that costs brokers their connection"
+    "losses are rejected": b"a header cannot be said",  # configuration.md: loss
+    "silence": b"heart-beat missed",  # failover.md, "When the relay ends a session"
+    # RabbitMQ's, ActiveMQ's and Artemis's own
+    "ACKs twice": b"AMQP channel died|not found|AMQ339018 Error acknowledging",
+    "a token": b"the token has expired|access refused",  # access.md: when it expires; what the log says
+    "little memory": b"the relay is short of memory",  # configuration.md: memory
+    # operating.md, "Reload"; access.md: a CR that ends no line
+    "versions": b"no common STOMP version",
+    "body": b"body too large",
+    "clients": b"too many connections",
+    "denied": b"not allowed|it cannot be told what is asked for|a subscription is no longer allowed",
 }
-"""The ERRORs that a client may read behind several brokers, by how they begin: what must have happened, as `causes`
-names it, and where the documents say so.
+"""The ERRORs that a client may read behind several brokers, by how they begin, after what must have happened, as
+`causes` names it.
 """
 
 
-def causes(case: Case, stay: Stay, at: float) -> set[str]:
-    """Return what may cause an ERROR that a client read then; of what a reload changed the names of the settings."""
-    scene, before = case.scene, [each for each in case.fates if each.at <= at]
-    products = [product for product, _ in scene.brokers.values()]
-    refuses = any(each.detail == "refuses" for each in before)
-    lost = any(stay.began - 5.0 <= each.at <= at and each.detail != "refuses" for each in troubles(case))
-    route = [*scene.brokers][-1:] if scene.routed else []
-    paused = {each.detail[6:].split()[0] for each in before if "out of" in each.detail}.union(route)
-    # failover.md, "Routes": the broker of a route is asked when a destination first needs it
-    lost = (
-        lost
-        or scene.brokers.keys() <= paused
-        or any((e.who, e.detail) == (*route, "refuses") for e in before)
-    )
-    # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
-    slow = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5
-    lost = lost or (min(stay.left, stay.halved) < at and slow)
-    lost = lost or any(each.detail == "goes" for each in before)
-    odd = scene.auth and scene.clients[stay.client].chokes  # its login is refused, or its token expires soon
-    full = any(each.detail == "has full queues" for each in before)  # ends connections that ask for receipts
-    old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
+def causes(case: Case, stay: Stay) -> set[str]:
+    """Return what may cause an ERROR that a client reads: the commands that it sent, and what holds in its world; of
+    what a reload changed the names of the settings.
+    """
+    scene, details = case.scene, [each.detail for each in case.fates]
+    harm = {each.detail for each in troubles(case)}
+    paused = {each.split()[0] for each in details if each.endswith("is taken out of service")}
+    all_paused = len(paused) + scene.routed >= len(scene.brokers)
     found = {
-        "a COMMIT": any(each.command == b"COMMIT" for each in stay.over.values()),
-        "an ABORT": any(each.command == b"ABORT" and each.at <= at for each in stay.over.values()),
-        "a fan-out": scene.kind == "fanout" or (scene.routed and min(stay.left, stay.halved) < inf),
-        "a route": scene.routed,
-        "it leaves": (stay.left < inf and nobody_else(case)) or stay.halved < inf,
-        "no other broker": refuses and (lost or full or stay.connected is None),
-        "full queues": full,
-        # failover.md, "What counts against a broker": a probe finds the broker well before and after two attempts
-        "well again": stay.connected is None
-        and any(each.detail == "serves again" and each.at > stay.began for each in before),
-        "an older broker": scene.clients[stay.client].version != b"1.0" and bool(old),
+        "no broker": not steady(case),
+        # failover.md, "When a client does get an ERROR": the next broker's refusal is final
+        "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused),
+        "two losses": stay.connected is None
+        and sum(e.at > stay.began and e.detail.startswith(("is killed", "is cut")) for e in case.fates) > 1,
+        "full queues": "has full queues" in details,  # ends connections that ask for receipts
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,
-        "UNSUBSCRIBE": bool(stay.unsubscribed),
-        "ACKs twice": any(product.across or product.early for product in products),
-        "a token": odd,
+        "ACKs twice": any(product.across or product.early for product, _ in scene.brokers.values()),
+        "a token": scene.auth and scene.clients[stay.client].chokes,
         "little memory": scene.settings["memory"] < 1 << 30,
     }
-    reads = [each.detail for each in before if each.detail.startswith("reads its configuration")]
-    return {name for name, holds in found.items() if holds}.union(*[each.split()[3:] for each in reads])
+    reads = [each.split()[3:] for each in details if each.startswith("reads its configuration")]
+    return {name for name, holds in found.items() if holds}.union(
+        *reads, [each.command.decode() for each in stay.sent]
+    )
 
 
 def uneventful(case: Case) -> bool:
@@ -894,37 +826,33 @@ def undisturbed(case: Case) -> bool:
 
 @rule_of_brokers
 def everybody_is_served(case: Case) -> Iterator[str]:
-    """No client waits for CONNECTED or a RECEIPT for `SOON` seconds of calm weather, or with heart-beats and several
-    brokers for `ENOUGH` seconds in which one broker is well; but who owes too many ACKs waits until it gives them.
+    """No client waits for CONNECTED or a RECEIPT for `SOON` seconds of calm weather, nor for `ENOUGH` seconds before
+    anything happens, or with heart-beats and several brokers while one is well. Who owes too many ACKs, or sent what
+    ends its session, waits. Times are longer where brokers are asked frame by frame, or go.
     """
-    scene, settings = case.scene, case.scene.settings
-    steady = scene.kind == "failover" and not scene.routed and settings["beats"] and undisturbed(case)
-    well = uneventful(case)
-    # failover.md, "Together": for 5 seconds new sessions wait for a broker that accepts no connection
-    enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
-    good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
-    slow = slowest(case)
-    quick = [(-inf, inf if well else first_fate(case), 2.5 + slow)]
+    scene, slow, first = case.scene, slowest(case), first_fate(case)
+    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before; and so
+    # where `resend_buffer` has room for one
+    late = slow * len(case.sends) * ("frames_resent" in case.counters or case.least["buffer"] < 1 << 20)
+    calm = 40.0 + late if late else SOON + case.goes
+    simple = case.exact and calm == SOON and scene.settings["policy"] is not Policy.TOGETHER
+    beats = scene.kind == "failover" and not scene.routed and scene.settings["beats"] and undisturbed(case)
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
-    mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
+    versions = [*scene.versions, *[each for _, each in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
-    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
-    one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
-        if without_relay(case, stay) or chokes(case, stay):
+        if without_relay(case, stay) or chokes(case, stay) or owing(case, stay):
             continue
-        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON + case.goes)]
-        old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
-        for since, until, what in _waits(case, stay) if not owing(case, stay) else ():
-            late = [each.event.at <= since and (each.confirmed or inf) > case.calm for each in stay.sends]
-            pause = SLOWEST * sum(late) if one_by_one else 0.0
-            # failover.md, "How long it takes": DISCONNECT waits for the receipt of what an ERROR answered
-            pause += settings["disconnect_timeout"] * stay.odd
-            clock = clear + good * (not old) + (quick if what != "CONNECTED" else [])
-            spans = [(min(until, end) - max(since, start), most) for start, end, most in clock]
-            spans = [(span, most) for span, most in spans if span > case.within(most + pause)]
-            if spans:
-                yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
+        old = hangs and b"1.0" in (scene.clients[stay.client].version, *versions)
+        well = spells(case) if beats and not old else []
+        for since, until, what in _waits(case, stay):
+            soon = ENOUGH if what == "CONNECTED" else 2.5 + slow
+            clock = [(case.calm, inf, calm)] * (stay.faulty == inf and not stay.odd)
+            clock += [(-inf, first, soon), *[(*each, ENOUGH) for each in well]] * simple
+            for start, end, most in clock:
+                if min(until, end) - max(since, start) > case.within(most):
+                    yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}"
+                    break
 
 
 def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
@@ -933,12 +861,10 @@ def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
     """
     last = max([event.at for event in case.history.events[-1:]], default=0.0)
     gone = min([stay.end, stay.silent, last, *[each.at for each in stay.errors]])
-    if stay.connected is None:
-        yield stay.began, gone, "CONNECTED"
-        return
-    yield stay.began, stay.connected.at, "CONNECTED"
-    for name, asked in stay.asked.items():
-        receipt, since = stay.receipts.get(name), max(asked.at, stay.connected.at)
+    there = gone if stay.connected is None else stay.connected.at
+    yield stay.began, there, "CONNECTED"
+    for name, asked in stay.asked.items() if stay.connected is not None else ():
+        receipt, since = stay.receipts.get(name), max(asked.at, there)
         if asked.command in (b"SEND", b"ACK", b"NACK") and b"transaction" in asked.headers:
             end = stay.over.get(asked.headers[b"transaction"])
             passed = end is None or (case.scene.kind == "plain" and end.command == b"ABORT")
@@ -949,49 +875,32 @@ def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
 
 @rule_of_brokers
 def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
-    """A client that closed its sending direction, or was told by an ERROR that nothing is lost, reads all its RECEIPTs,
-    if nothing happens to brokers.
+    """A client reads all its RECEIPTs that closed its sending direction while brokers were well, got the RECEIPT of its
+    DISCONNECT in time, or was told by an ERROR that nothing is lost. Before anything happens, who has the RECEIPT of a
+    later frame has that of an earlier one.
     """
-    shaken = [each.at for each in case.fates if each.who in (*case.scene.brokers, "relay")]
-    rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
-    short = rude or case.least["disconnect_timeout"] < SOON
-    late = slowest(case) and slowest(case) + 1.0
-    single, first = case.scene.kind != "fanout" and not case.scene.routed, first_fate(case)
+    first, patience, late = first_fate(case), case.least["disconnect_timeout"], slowest(case)
+    several = case.scene.kind == "fanout" or case.scene.routed
+    # configuration.md, `disconnect_timeout`: so long DISCONNECT waits for RECEIPTs
+    short = patience < SOON or any(each.detail == "closes at DISCONNECT" for each in case.fates)
     for stay in case.stays.values():
-        refused = {each.headers.get(b"receipt-id") for each in stay.errors}
-        until = min([stay.end, stay.silent, *[each.at for each in stay.errors]])
-        proofs = [(stay.asked[name], read.at) for name, read in stay.receipts.items()]
-        # failover.md, "What the client did when the broker died": what is in a transaction is sent again with it
-        proofs = [each for each in proofs if stay.end < first or b"transaction" not in each[0].headers]
-        # failover.md, "When the relay ends a session": what has no RECEIPT may be lost
-        between = any(LOST in each.body for each in stay.errors)
-        proofs = proofs if single and not (stay.odd or between) else []
-        closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
-        calm = stay.halved > case.calm + SOON
-        calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
-        # configuration.md, `disconnect_timeout`: so long DISCONNECT waits for RECEIPTs
-        in_time = stay.orderly and stay.end < stay.left + case.scene.settings["disconnect_timeout"]
-        told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
+        until = min([stay.end, stay.silent, first, *[each.at for each in stay.errors]]) - (
+            late and late + 1.0
+        )
+        proofs = [stay.asked[name].at for name, read in stay.receipts.items() if read.at < until]
+        due = max([-inf, *proofs]) if not (several or short) else -inf
+        halved = stay.halved < inf and stay.ended is not None and stay.ended.detail == "closed"
+        halved = halved and not any(stay.halved - case.within(SOON) < at < stay.end for at in happened(case))
+        if not (stay.errors or short) and (halved or (stay.orderly and stay.end < stay.left + patience)):
+            due = inf
+        told = stay.told is not None and not several and not without_relay(case, stay)
+        quiet = not short and stay.end < first
+        named = {*stay.receipts, *[each.headers.get(b"receipt-id") for each in stay.errors]}
         for name, asked in stay.asked.items():
             # failover.md, "When the relay ends a session": within `disconnect_timeout`; the words are about SENDs
-            due = (
-                told
-                and asked.at < stay.faulty
-                and (asked.command == b"SEND" or not (short or first < stay.end))
-            )
-            due = due or (in_time and not (short or stay.errors))
-            due = due or (stay.halved < inf and closed and calm and not short)
-            # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
-            # failover.md, "How long it takes": DISCONNECT waits for `disconnect_timeout`, and a broker may need longer
-            most = min(until, stay.left) if late and short else until
-            most -= late * (asked.command in (b"SEND", b"COMMIT"))
-            for proof, at in () if due or name in stay.receipts else proofs:
-                ordered = AGAIN.get(proof.command, -1) >= AGAIN.get(asked.command, 2) or at < first
-                due = due or (asked.at < proof.at and at < most and ordered)
-            inside = b"transaction" in asked.headers and (
-                asked.command in (b"SEND", b"ACK", b"NACK") or stay.errors
-            )
-            if due and name not in stay.receipts and not inside and name not in refused:
+            safe = told and asked.at < stay.faulty and (asked.command == b"SEND" or quiet)
+            inside = b"transaction" in asked.headers and (asked.command != b"COMMIT" or stay.errors)
+            if (safe or asked.at < due) and not (stay.odd or inside or name in named):
                 yield f"{stay} read all, and no RECEIPT {name.decode()}"
 
 
@@ -999,37 +908,31 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
 def a_session_ends(case: Case) -> Iterator[str]:
     """A session ends soon after its client sent DISCONNECT, closed its sending direction, read a last ERROR, or fell
     silent, though it had promised heart-beats; and who sends what nobody knows is told soon. This holds in calm
-    weather; for silence and faults always, where nothing happens to the relay and it always reads. In the end no
-    session is left. What is sent while no broker is well is read when one is (failover.md, "What the client did when
-    the broker died").
+    weather; for silence, and for faults before anything happens, always, where nothing happens to the relay and it
+    always reads. In the end no session is left.
     """
-    settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
+    patience, first = case.scene.settings["disconnect_timeout"], first_fate(case)
+    over = any(each.detail == "stops" and each.at > case.calm for each in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
     soon = case.seen and case.exact and case.least["buffer"] > 600 and undisturbed(case)
-    well = spells(case) if case.seen else []
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
+        silent = stay.silent if beats else inf
         told = min([stay.end, *[event.at for event in stay.errors]])
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
-        said = stay.errors[-1].headers.get(b"message") if stay.errors else None
-        open_still = said == b"Subscription not found" or (stay.odd and said == b"Processing error")
-        last_word = inf if owing(case, stay) or open_still else last_word  # RabbitMQ stays connected
+        said = stay.errors[-1].headers.get(b"message") if stay.errors else b""
+        # failover.md, "When a client does get an ERROR": RabbitMQ stays connected behind these
+        stays = said in (b"Subscription not found", b"Processing error")
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
-        fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
-        # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
-        fault += slowest(case) * len(stay.sends) * ("frames_resent" in case.counters)
-        for since, until, most, calm in (
-            (stay.left, stay.end, ENDS, case.calm),
-            (stay.halved, stay.end, ENDS, case.calm),
-            (last_word, stay.end, ENDS, case.calm),
-            (stay.silent if beats else inf, stay.end, SILENT, 0.0 if always else case.calm),
-            # failover.md, "What the client did when the broker died": frames are read when there is a broker
-            *[(stay.faulty, min(told, b), fault, max(a, 0.0 if always else case.calm)) for a, b in well],
-        ):
-            begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
-            if since < inf and until > begins + case.within(most):
+        times = [(stay.left, stay.end), (stay.halved, stay.end), (stay.faulty, told), (silent, stay.end)]
+        times += [(last_word, stay.end)] * (not owing(case, stay) and not stays)
+        clock = [(max(since, case.calm), until, ENDS) for since, until in times]
+        clock += [(silent, stay.end, SILENT), (stay.faulty, min(told, first), 2 * patience + 3.0)] * always
+        for since, until, most in clock:
+            begins = max(since, 0.0 if stay.connected is None else stay.connected.at)
+            if begins < inf and until > begins + case.within(most):
                 yield f"{stay} was to end or to be told from {since:.3f} on, and this came at {until:.3f}"
                 break
         else:
@@ -1039,23 +942,20 @@ def a_session_ends(case: Case) -> Iterator[str]:
 
 @rule_of_brokers
 def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
-    """Relays open few connections to a broker in a second for each session, beside one for each that a client opens. A
-    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read. Who resumes
-    a broker has it asked anew (failover.md, "Planned switch-over").
+    """Relays open few connections to a broker in a second for each session, where nobody has brokers asked anew
+    (failover.md, "Planned switch-over"). A session outlives its client by `disconnect_timeout`, which begins when the
+    last of its bytes is read.
     """
-    patience = case.scene.settings["disconnect_timeout"]
-    spans = [(each.began, each.end + case.within(patience)) for each in case.stays.values()]
-    resumed = [each.at for each in case.fates if each.detail.endswith("is in service")]
+    # In a second before its end a session may have opened some, too.
+    patience = case.within(case.scene.settings["disconnect_timeout"]) + 1.0
     last: dict[str, list[float]] = defaultdict(list)
-    for event in case.of[What.MET] if not case.rough else ():
+    anew = case.rough or any(each.detail.endswith("is in service") for each in case.fates)
+    for event in case.of[What.MET] if not anew else ():
         times = last[event.who]
         times[:] = [at for at in times if at > event.at - 1.0] + [event.at]
-        # In a second before its end a session may have opened some, too.
-        there = sum(begins <= event.at <= ends + 1.0 for begins, ends in spans)
-        anew = sum(event.at - 1.0 < at <= event.at for at in resumed)
-        # failover.md, "How long it takes": pauses from 10 ms on, each twice as long; and one to which it moved
-        most = 8 * there * (1 + anew) + 5
-        if len(times) > most + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
+        there = sum(each.began <= event.at <= each.end + patience for each in case.stays.values())
+        # failover.md, "How long it takes": pauses from 10 ms on, each twice as long
+        if len(times) > 9 * there + 5:
             yield f"{event.who} got {len(times)} connections within a second"
             times.clear()
 
@@ -1065,16 +965,14 @@ def nobody_goes_to_a_paused_broker(case: Case) -> Iterator[str]:
     """A broker that is out of service gets no new connections."""
     paused: dict[str, float] = {}
     for event in case.history:
-        if event.what is What.FATE and event.who == "relay":
-            name, _, what = event.detail.removeprefix("tcp://").partition(" ")
-            forgets = event.detail == "starts" or event.detail.startswith("reads its configuration: brokers")
-            paused = {} if forgets else paused  # operating.md, "Reload": brokers that stay keep their pauses
-            if what == "is taken out of service":
-                paused.setdefault(name, event.at)
-            elif what == "is in service":
-                paused.pop(name, None)
-        elif event.what is What.CALM:
+        name, _, what = event.detail.removeprefix("tcp://").partition(" ")
+        if event.what is What.CALM:
             return
+        if event.what is What.FATE and event.who == "relay" and what == "is taken out of service":
+            paused.setdefault(name, event.at)
+        elif event.what is What.FATE and event.who == "relay":
+            # operating.md, "Reload": brokers that stay keep their pauses, a new relay has none
+            paused = {who: at for who, at in paused.items() if what == "is in service" and who != name}
         elif event.what is What.MET and event.at > paused.get(event.who, inf) + 1.0:
             yield f"{event.who} was out of service, and got a connection"
 

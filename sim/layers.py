@@ -24,9 +24,7 @@ _KEPT: Final = TemporaryDirectory(prefix="sim-")
 
 @cache
 def certificate() -> str:
-    """Return the path of a certificate with its key, which is its own authority. All of its parts have fixed lengths,
-    so the handshakes of a world are alike each time.
-    """
+    """Return the path of a certificate with its key. Their lengths are fixed: the handshakes of a world are alike."""
     key = Ed25519PrivateKey.generate()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     made = (
@@ -44,14 +42,14 @@ def certificate() -> str:
 
 
 class Web:
-    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions of STOMP. `over`: the other end
-    has closed it.
+    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions. `over`: it is closed.
+    `early`: what waits for the end of the handshake.
     """
 
     def __init__(self, server: bool) -> None:
         self.over = False
         self._ws = WSConnection(ConnectionType.SERVER if server else ConnectionType.CLIENT)
-        self._early = bytearray()
+        self.early = bytearray()
         self._open = False
         self._first = b""
         if not server:
@@ -60,11 +58,11 @@ class Web:
 
     def put(self, data: bytes) -> bytes:
         """Return a message of all that waits; before the handshake is over only its beginning, once."""
-        self._early += data
+        self.early += data
         below, self._first = self._first, b""
-        if self._open and self._early and not self.over:
-            below += self._ws.send(BytesMessage(data=bytes(self._early)))
-            self._early.clear()
+        if self._open and self.early and not self.over:
+            below += self._ws.send(BytesMessage(data=bytes(self.early)))
+            self.early.clear()
         return below
 
     def take(self, data: bytes) -> tuple[bytes, bytes]:
@@ -105,21 +103,21 @@ def _context(server: bool) -> SSL.Context:
 
 
 class Secure:
-    """TLS 1.3. `over`: the other end has closed it."""
+    """TLS 1.3. `over`: the other end has closed it. `early`: what waits for the end of the handshake."""
 
     def __init__(self, server: bool) -> None:
         self.over = False
         self._tls = SSL.Connection(_context(server))
         (self._tls.set_accept_state if server else self._tls.set_connect_state)()
-        self._early: list[bytes] = []
+        self.early: list[bytes] = []
 
     def put(self, data: bytes) -> bytes:
         """Return the records of these bytes; before the handshake is over the handshake's. Records are not joined."""
-        self._early += [data] if data else []
+        self.early += [data] if data else []
         try:
             self._tls.do_handshake()
-            while self._early:
-                self._tls.sendall(self._early.pop(0))
+            while self.early:
+                self._tls.sendall(self.early.pop(0))
         except SSL.WantReadError:
             pass
         return self._all(self._tls.bio_read)

@@ -22,6 +22,8 @@ from twisted.internet.interfaces import IReactorFDSet, IReactorTCP, IReactorTime
 from twisted.internet.posixbase import _DisconnectSelectableMixin
 from zope.interface import implementer
 
+from sim.history import Arrival
+from sim.stomp import Frame
 from stomprelay.service.network import sockets
 
 BEGIN: Final = 1000.0
@@ -82,15 +84,20 @@ class Clock:
 
 class End:
     """One end of a connection. Its methods up to `close` are those of a socket. `notify` is called when there is
-    something to read, or room to write. `own`: of a relay. `shut`: it sends no more. `heard_all`: the other end does
-    so, and all of it has come.
+    something to read, or room to write. `own`: of a relay. `failure`: why the attempt to connect has failed. `shut`: it
+    sends no more. `heard_all`: the other end does so, and all of it has come. `sent`, `passed`: so many bytes it took,
+    and the relay read of them. `marks`: where frames end in them. `arrived`: what the relay read; None for an end of
+    the relay's. `owner`: for which connection of a client the relay opened this one.
     """
 
-    def __init__(self, net: "Network", name: str = "", own: bool = False) -> None:
+    def __init__(
+        self, net: "Network", name: str = "", own: bool = False, owner: tuple[str, int] | None = None
+    ) -> None:
         net.last += 1
         net.ends[net.last] = self
         self.net = net
         self.own = own
+        self.owner = owner
         self.name = name
         self.descriptor = net.last
         self.address = ("192.0.2.7", 40000 + net.last)
@@ -101,8 +108,10 @@ class End:
         self.inbox, self.outbox = bytearray(), bytearray()
         self.delay = 0.0
         self.heard_all = self.broken = self.shut = self.closed = False
-        self.failure = 0
-        self._moving = self._notified = self._reset = False
+        self.failure = self.sent = self.passed = 0
+        self.marks: deque[tuple[int, Frame, int]] = deque()
+        self.arrived: list[Arrival] | None = None
+        self._asked = self._moving = self._notified = self._reset = False
 
     def fileno(self) -> int:
         return -1 if self.closed else self.descriptor
@@ -121,10 +130,10 @@ class End:
     def connect_ex(self, place: Place) -> int:
         if self.peer is not None:
             return errno.EISCONN
-        if not self.failure:
-            self.failure = errno.EINPROGRESS
+        if not self._asked:
+            self._asked = True
             self.net.connect(self, place)
-        return self.failure
+        return self.failure or errno.EINPROGRESS
 
     def recv(self, size: int) -> bytes:
         if self.closed:
@@ -132,14 +141,21 @@ class End:
         if self.inbox:
             data = bytes(self.inbox[:size])
             del self.inbox[:size]
-            if self.peer is not None and self.peer.outbox:
-                self.peer._move_soon()  # there is room for it
+            peer = self.peer
+            if peer is not None:
+                peer.passed += len(data)
+                while peer.marks and peer.marks[0][0] <= peer.passed:
+                    self._note(*peer.marks.popleft()[1:])
+                if peer.outbox:
+                    peer._move_soon()  # there is room for it
             return data
+        if self.broken or self.heard_all:
+            self._note()
         if self.broken:
             raise ConnectionResetError(errno.ECONNRESET, "reset")
         if self.heard_all:
             return b""
-        if self.failed:
+        if self.failure:
             raise OSError(self.failure, "not connected")
         raise BlockingIOError(errno.EAGAIN, "nothing to read")
 
@@ -153,6 +169,7 @@ class End:
         if count > 1 and net.weather.short and net.chance.random() < net.weather.short:
             count = 1 + int(net.chance.random() * (count - 1))
         self.outbox += data[:count]
+        self.sent += count
         self._move_soon()
         return count
 
@@ -161,6 +178,7 @@ class End:
             raise OSError(errno.ENOTCONN, "not connected")
         if not self.shut:
             self.shut = True
+            self._note()
             self._move_soon()
 
     def close(self) -> None:
@@ -171,6 +189,7 @@ class End:
         del self.net.ends[self.descriptor]
         if self.peer is None:
             return
+        self._note()
         if self._reset or self.inbox:
             self.outbox.clear()
             self.net.clock.after(self._time(), self.peer.reset)
@@ -180,20 +199,21 @@ class End:
 
     # The network
 
-    @property
-    def failed(self) -> bool:
-        """Whether the attempt to connect has failed."""
-        return self.failure not in (0, errno.EINPROGRESS)
+    def _note(self, frame: Frame | None = None, behind: int = 0) -> None:
+        """Note that the relay, if this is its end, has read a frame, or that the connection is over for it."""
+        arrived = None if self.peer is None else self.peer.arrived
+        if arrived is not None and not (arrived and arrived[-1].frame is None):
+            arrived.append(Arrival(self.net.clock.now, frame, behind))
 
     @property
     def readable(self) -> bool:
         """Whether `recv` returns something, or raises for the connection's end."""
-        return bool(self.inbox) or self.heard_all or self.broken or self.failed
+        return bool(self.inbox or self.heard_all or self.broken or self.failure)
 
     @property
     def writable(self) -> bool:
         """Whether `send` takes something, or raises for the connection's end; whether an attempt has its outcome."""
-        return self.failed if self.peer is None else self.broken or len(self.outbox) < self.net.size
+        return self.failure > 0 if self.peer is None else self.broken or len(self.outbox) < self.net.size
 
     def reset(self) -> None:
         """The connection is reset: the peer has gone, or something on the way has cut it."""
@@ -275,7 +295,8 @@ class Weather(NamedTuple):
 class Network:
     """All connections of a world, and where a connection is accepted: by place the function that gets the other end. A
     `silent` place never answers. While it is `lacking`, relays get no descriptors. `size` is that of a socket's buffers
-    in bytes. `dead`: so many ends of relays were kept though both sides had closed.
+    in bytes. `dead`: so many ends of relays were kept though both sides had closed. `clients`: the client and the
+    number of its connection, by its address and by its session; `asking`: the one for which a relay connects now.
     """
 
     def __init__(self, clock: Clock, chance: Random, weather: Weather) -> None:
@@ -285,6 +306,8 @@ class Network:
         self.places: dict[Place, Callable[[End], None]] = {}
         self.silent: set[Place] = set()
         self.ends: dict[int, End] = {}
+        self.clients: dict[object, tuple[str, int] | None] = {}
+        self.asking: tuple[str, int] | None = None
         self.dead = 0
         self.lacking = False
         self.size = 64 * 1024
@@ -329,7 +352,7 @@ def _own_end(family: int, kind: int) -> End:
     """Return a new end for a relay that connects. Raises `OSError`."""
     if SOCKETS.net.lacking:
         raise OSError(errno.EMFILE, "no descriptors")
-    return End(SOCKETS.net, own=True)
+    return End(SOCKETS.net, own=True, owner=SOCKETS.net.asking)
 
 
 class _Poller:

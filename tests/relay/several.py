@@ -1,12 +1,12 @@
 """A client with several brokers: upstreams with groups called `main-1` and so on, whose brokers are `a`, `b`, `c`."""
 
-import re
 from typing import Any, Final
 
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, Match, Route
 from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import SAY_HELLO, Playbook, listener
+from tests.relay.frames import message, send, tell
 
 SOON: Final = 0.02
 """Longer than a group waits before it tries a broker again."""
@@ -40,18 +40,13 @@ def routed(main: Upstream, *others: Upstream, **settings: Any) -> Listener:
     return listener(main, routes=routes, **settings)
 
 
-def comes(play: Playbook, at: str, version: bytes = b"1.2") -> None:
-    """The broker that was asked for accepts the session."""
-    play.broker_welcomes(version, at=at)
-
-
 def comes_back(play: Playbook, at: str, version: bytes = b"1.2") -> None:
     """The broker that was lost accepts the session again."""
     before = len(play.opened)
     play.time_passes(SOON)
     assert str(play.opened[-1]) == at
     assert len(play.opened) > before
-    comes(play, at, version)
+    play.broker_welcomes(version, at=at)
 
 
 def begun(front: Listener, client: bytes = b"1.2", brokers: str = "ab", *versions: bytes) -> Playbook:
@@ -59,7 +54,7 @@ def begun(front: Listener, client: bytes = b"1.2", brokers: str = "ab", *version
     play = Playbook(front)
     play.client_says(SAY_HELLO[client])
     for at, broker in enumerate(brokers):
-        comes(play, broker, versions[at] if versions else client)
+        play.broker_welcomes(versions[at] if versions else client, at=broker)
     assert play.client_reads().startswith(b"CONNECTED\n")
     return play
 
@@ -69,45 +64,15 @@ def fanned(count: int = 2, quorum: int = 1, **settings: Any) -> Playbook:
     return begun(listener(fan_out(count, quorum=quorum, **settings)), b"1.2", "abcd"[:count])
 
 
-def send(body: bytes = b"", destination: bytes = b"/queue/a", **headers: str) -> bytes:
-    """A SEND of the client."""
-    lines = b"".join([f"{name}:{value}\n".encode() for name, value in headers.items()])
-    return b"SEND\ndestination:%b\n%b\n%b\0" % (destination, lines, body)
-
-
-def copied(number: int, wire: bytes) -> bytes:
-    """What brokers get of a SEND."""
-    return wire.replace(b"SEND\n", b"SEND\nrelay-copy:relay-session-%d\n" % number, 1)
-
-
-def tell(command: bytes, **headers: str) -> bytes:
-    """A frame without a body; `_` in names stands for `-`."""
-    lines = b"".join([f"{name.replace('_', '-')}:{value}\n".encode() for name, value in headers.items()])
-    return b"%b\n%b\n\0" % (command, lines)
-
-
-def receipt(*ids: str) -> bytes:
-    """RECEIPTs."""
-    return b"".join([tell(b"RECEIPT", receipt_id=id) for id in ids])
-
-
-def message(body: bytes = b"", **headers: str) -> bytes:
-    """A MESSAGE of subscription 1."""
-    lines = b"".join([f"{name.replace('_', '-')}:{value}\n".encode() for name, value in headers.items()])
-    return b"MESSAGE\nsubscription:1\n%bdestination:/queue/a\n\n%b\0" % (lines, body)
-
-
 HERE, THERE = b"/queue/here", b"/queue/there.1"
 """Destinations of `two_upstreams`: of the listener's own, and of the other."""
-
-BEGIN, COMMIT, ABORT = (tell(command, transaction="t") for command in (b"BEGIN", b"COMMIT", b"ABORT"))
 
 
 def two_upstreams(**settings: Any) -> Playbook:
     """A client that uses two upstreams, `main` with broker a and `there` with broker b."""
     play = begun(routed(lasting("main", "a"), lasting("there", "b"), **settings), b"1.2", "a")
     play.client_says(send(b"", THERE))
-    comes(play, "b")
+    play.broker_welcomes(at="b")
     play.broker_gets(send(b"", THERE), at="b")
     return play
 
@@ -129,21 +94,4 @@ def subscribed(play: Playbook, **headers: str) -> Playbook:
 def delivers(play: Playbook, at: str, number: int) -> None:
     """A broker sends a message with the `ack` of `at` and `number`, and the client receives it."""
     wire = message(b"", message_id=f"m{at}{number}", ack=f"{at}{number}")
-    play.broker_tells_client(wire, wire, at=at)
-
-
-def header(frame: bytes, name: bytes) -> bytes:
-    """The first value of a header."""
-    match = re.search(rb"\n%b:([^\n]*)\n" % name, frame)
-    assert match, frame
-    return match[1]
-
-
-def settle(version: bytes, command: bytes, delivered: bytes, more: bytes = b"") -> bytes:
-    """ACK or NACK of a MESSAGE that the client read, its version's way."""
-    if version == b"1.2":
-        return b"%b\nid:%b\n%b\n\0" % (command, header(delivered, b"ack"), more)
-    if version == b"1.1":
-        named = header(delivered, b"subscription"), header(delivered, b"message-id")
-        return b"%b\nsubscription:%b\nmessage-id:%b\n%b\n\0" % (command, *named, more)
-    return b"%b\nmessage-id:%b\n%b\n\0" % (command, header(delivered, b"message-id"), more)
+    play.broker_tells_client(wire, at=at)

@@ -23,9 +23,9 @@ from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused
 from tests.playbook import SAY_HELLO, Playbook, listener
 from tests.relay.failing import movable, moves, started
-from tests.relay.several import fanned, send, tell
+from tests.relay.frames import SUBSCRIBE, send, tell
+from tests.relay.several import fanned
 
-SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0"
 ASKING = send(b"x", receipt="r")
 
@@ -93,41 +93,23 @@ INPUTS: dict[str, Callable[[Playbook], None]] = {
     "nobody answers": _wakes,
 }
 
+_METHODS: dict[type, str] = {
+    Shutdown: "vanished fail close overdue unanswered searching found",
+    ClientConnection: "received _broker_lost _sought",
+    Link: "go_on end hang_up lost seek",
+    Single: "lost connected to_broker to_client",
+    Fanout: "lost connected",
+    Member: "lost flush",
+    Resender: "lost replay unsubscribe flush",
+    Unconfirmed: "lost take",
+    Session: "lost_broker",
+    InputBuffer: "clear",
+    Outbox: "send",
+}
 STEPS: list[tuple[type, str | type]] = [
-    (Shutdown, "vanished"),
-    (Shutdown, "fail"),
-    (Shutdown, "close"),
-    (Shutdown, "overdue"),
-    (Shutdown, "unanswered"),
-    (Shutdown, "searching"),
-    (Shutdown, "found"),
-    (ClientConnection, "received"),
+    *((owner, method) for owner, methods in _METHODS.items() for method in methods.split()),
     (ClientConnection, inputs.Lost),
     (ClientConnection, inputs.Woke),
-    (ClientConnection, "_broker_lost"),
-    (ClientConnection, "_sought"),
-    (Link, "go_on"),
-    (Link, "end"),
-    (Link, "hang_up"),
-    (Link, "lost"),
-    (Link, "seek"),
-    (Single, "lost"),
-    (Single, "connected"),
-    (Single, "to_broker"),
-    (Single, "to_client"),
-    (Fanout, "lost"),
-    (Fanout, "connected"),
-    (Member, "lost"),
-    (Member, "flush"),
-    (Resender, "lost"),
-    (Resender, "replay"),
-    (Resender, "unsubscribe"),
-    (Resender, "flush"),
-    (Unconfirmed, "lost"),
-    (Unconfirmed, "take"),
-    (Session, "lost_broker"),
-    (InputBuffer, "clear"),
-    (Outbox, "send"),
 ]
 
 

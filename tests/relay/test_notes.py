@@ -4,7 +4,8 @@ from stomprelay.session.effects import Event
 from stomprelay.session.leg import Terms
 from tests.playbook import Playbook, joined, upstream
 from tests.relay.failing import started
-from tests.relay.several import fanned, receipt, send, tell
+from tests.relay.frames import receipt, send, tell
+from tests.relay.several import fanned
 
 BEAT = Terms(1000, 1000)
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\n%b\0"

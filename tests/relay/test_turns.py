@@ -3,8 +3,9 @@
 import pytest
 
 from stomprelay.relay.effects import TURN
-from tests.playbook import Playbook, joined
+from tests.playbook import joined
 from tests.relay.failing import started
+from tests.relay.frames import ASKING, RECEIPT
 
 
 def sends(first: int, count: int) -> bytes:
@@ -18,8 +19,8 @@ def messages(count: int) -> bytes:
     return b"".join(one % at for at in range(count))
 
 
-def test_a_client_gives_way() -> None:
-    """A turn's worth of frames goes at once, what is left in the next turns; another chunk waits behind it."""
+def test_who_sends_much_gives_way() -> None:
+    """A turn's worth of a client's or a broker's frames goes at once; the rest, and what comes meanwhile, later."""
     with joined(b"1.2", b"1.2") as play:
         play.busy = True
         play.client_tells_broker(sends(0, 2 * TURN + 1), sends(0, TURN))
@@ -30,10 +31,6 @@ def test_a_client_gives_way() -> None:
         play.turn_comes()
         play.broker_gets(sends(2 * TURN, 4))
         play.client_tells_broker(sends(0, 1))
-
-
-def test_a_broker_gives_way() -> None:
-    """As a client does; what it sends meanwhile comes in its order."""
     with joined(b"1.2", b"1.2") as play:
         play.busy = True
         data = messages(TURN + 10)
@@ -61,36 +58,16 @@ def test_a_broker_that_goes_meanwhile(survives: bool) -> None:
         play.client_gets(b"")
 
 
-def subscribes(count: int) -> bytes:
-    """SUBSCRIBEs with ids that are numbered."""
-    return b"".join(b"SUBSCRIBE\nid:%d\ndestination:/queue/a\n\n\0" % at for at in range(count))
-
-
-def asking(first: int, count: int) -> bytes:
-    """SENDs that ask for receipts, numbered from `first` on."""
-    one = b"SEND\ndestination:/queue/a\nreceipt:%d\n\nx\0"
-    return b"".join(one % (first + at) for at in range(count))
-
-
-def told(play: Playbook) -> bytes:
-    """What the broker was told at once, and in all turns that come, without EOLs between frames."""
-    heard = play.broker_reads()
-    while play._behind:
-        assert play.turn_comes() is play.broker.leg
-        more = play.broker_reads()
-        assert more.count(b"\0") <= TURN + 1
-        heard += more
-    return heard.replace(b"\0\n", b"\0")
-
-
 def test_the_last_words_of_a_client_with_many_subscriptions_give_way() -> None:
     """Its broker is told in turns that it wants no more; then the session ends."""
     with started(b"1.2") as play:
-        play.client_said(subscribes(TURN + 1) + asking(0, 1))
+        told = [b"SUBSCRIBE\nid:%d\ndestination:/queue/a\n\n\0" % at for at in range(TURN + 1)]
+        play.client_said(b"".join(told) + ASKING % (b"0", b"x"))
         play.busy = True
         play.client_goes()
         assert play.broker_reads().count(b"UNSUBSCRIBE\n") == TURN
-        play.broker_says(b"RECEIPT\nreceipt-id:0\n\n\0")
+        play.broker_says(RECEIPT % b"0")
         assert not play.relay.over
-        assert told(play) == b"UNSUBSCRIBE\nid:%d\n\n\0" % TURN
+        assert play.turn_comes() is play.broker.leg
+        assert play.broker_reads().replace(b"\0\n", b"\0") == b"UNSUBSCRIBE\nid:%d\n\n\0" % TURN
         assert play.relay.over

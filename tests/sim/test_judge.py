@@ -6,7 +6,7 @@ import pytest
 
 from sim.brokers import PRODUCTS
 from sim.clients import Habit
-from sim.history import Event, History, What
+from sim.history import Arrival, Event, History, What
 from sim.judge import RULES, judge
 from sim.plan import CALM, PLAIN, Scene
 from sim.stomp import Frame
@@ -80,7 +80,8 @@ def _event(at: float, line: str) -> Event:
 
 def _rules(text: str, kind: str = "failover", confirm: bool = True, seen: bool = True) -> set[str]:
     """Return the rules that find something. Beside events there are lines of counters, of the journal, and of seconds
-    to wait; an event comes 0.1 s after the one before, but for connections of brokers.
+    to wait; an event comes 0.1 s after the one before, but for connections of brokers. The relay reads all at once, and
+    brokers confirm each SEND.
     """
     brokers = {"a": (PRODUCTS[-1], b"1.2"), "b": (PRODUCTS[-1], b"1.2")}
     settings = PLAIN | {"confirm": confirm, "beats": True}
@@ -100,7 +101,18 @@ def _rules(text: str, kind: str = "failover", confirm: bool = True, seen: bool =
                 at += float(seconds)
             case _:
                 at += 0.0 if line.endswith(" met") else 0.1
-                history.events.append(_event(at, line))
+                event = _event(at, line)
+                history.events.append(event)
+                key, behind = (event.who, event.session), 0
+                if event.what is What.TOOK:
+                    behind = sum((each.who, each.session) == key for each in history.events)
+                    asked = [each.headers.get(b"receipt", b"") for each in history if each.body == event.body]
+                    event = event._replace(frame=Frame(b"RECEIPT", {b"receipt-id": asked[0]}))
+                if event.what in (What.SENT, What.GAVE, What.TOOK) and seen:
+                    history.arrived[key].append(Arrival(at, event.frame, behind))
+                    history.owners["a", 1] = "c1", 1
+                if event.what is What.ENDED and seen:
+                    history.arrived[key].append(Arrival(at, None))
     return {finding.rule for finding in judge(history)}
 
 
@@ -127,6 +139,8 @@ FALSE = [
     ("a_receipt_comes_once", RECEIPT, f"{RECEIPT}c1.1 read ERROR message:no receipt-id:r-2\n"),
     ("a_receipt_comes_once", "c1.1 read CONNECTED version:1.2 heart-beat:1000,1000\n", ""),
     ("a_receipt_comes_once", SEND + TAKEN + RECEIPT, TAKEN + RECEIPT + SEND),
+    # a broker gave it; soon after that
+    ("a_receipt_passes", RECEIPT, "wait 4\n"),
     # before a broker has the message; though its broker lost it; though none took it; of a COMMIT
     ("a_receipt_is_true", TAKEN + RECEIPT, RECEIPT + TAKEN),
     ("a_receipt_is_true", RECEIPT, f"a.0 forgot c1.1\n{RECEIPT}"),

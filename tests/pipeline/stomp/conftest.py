@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from stomprelay.pipeline.stomp import client
+from tests.e2e.brokers import Broker
 from tests.e2e.conftest import activemq, authority, memory, queue, rabbitmq
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.rig import Confirming
@@ -33,3 +34,9 @@ def confirming() -> Iterator[Confirming]:
     made = Confirming()
     yield made
     made.close()
+
+
+@pytest.fixture
+def uri(memory: Broker) -> str:
+    """Name the embedded broker."""
+    return f"failover:(tcp://127.0.0.1:{memory.port})"

@@ -5,18 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types
 
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.columns import Columns
@@ -71,25 +60,24 @@ def sink(uri: str = URI, /, **options: object) -> Sink:
     return Sink.read({"uri": uri} | {name.replace("_", "."): str(value) for name, value in options.items()})
 
 
-_KINDS: dict[str, DataType] = {
-    "string": StringType(),
-    "binary": BinaryType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
-    "boolean": BooleanType(),
-    "timestamp": TimestampType(),
-    "map<string,string>": MapType(StringType(), StringType()),
-    "map<string,int>": MapType(StringType(), IntegerType()),
+_KINDS: dict[str, types.DataType] = {
+    "string": types.StringType(),
+    "binary": types.BinaryType(),
+    "int": types.IntegerType(),
+    "bigint": types.LongType(),
+    "boolean": types.BooleanType(),
+    "timestamp": types.TimestampType(),
+    "map<string,string>": types.MapType(types.StringType(), types.StringType()),
+    "map<string,int>": types.MapType(types.StringType(), types.IntegerType()),
 }
 
 
-def schema(ddl: str) -> StructType:
+def schema(ddl: str) -> types.StructType:
     """Read a schema as Spark would, without its Java."""
-    fields = []
-    for said in ddl.split(", "):
-        name, kind, *rest = said.split(" ")
-        fields.append(StructField(name, _KINDS[kind], rest != ["NOT", "NULL"]))
-    return StructType(fields)
+    said = [each.split(" ") for each in ddl.split(", ")]
+    return types.StructType(
+        [types.StructField(name, _KINDS[kind], rest != ["NOT", "NULL"]) for name, kind, *rest in said]
+    )
 
 
 def until(reached: Callable[[], bool], patience: int = 3000) -> None:
@@ -102,9 +90,12 @@ def until(reached: Callable[[], bool], patience: int = 3000) -> None:
     raise AssertionError("not reached in 30 s")
 
 
-def accept(
-    broker: ScriptedBroker, said: bytes = b"CONNECTED\nversion:1.2\nserver:scripted\n\n\0"
-) -> Connection:
+CONNECTED = b"CONNECTED\nversion:1.2\nserver:scripted\n\n\0"
+BYE, GONE = b"DISCONNECT\nreceipt:bye\n\n\0", b"RECEIPT\nreceipt-id:bye\n\n\0"
+"""What a client says when it goes, and its answer."""
+
+
+def accept(broker: ScriptedBroker, said: bytes = CONNECTED) -> Connection:
     """Accept a client and answer its CONNECT."""
     connection = broker.accept()
     assert connection.frame().startswith(b"CONNECT\n")
@@ -113,9 +104,7 @@ def accept(
 
 
 class Confirming:
-    """A broker that confirms what it is asked to, in a thread; `frames` are what it was told. `seen` is called with
-    each, before it is confirmed.
-    """
+    """A broker that confirms in a thread; `frames` are what it was told, `seen` is called with each before that."""
 
     def __init__(
         self, server: bytes = b"scripted", seen: Callable[[bytes], None] = lambda frame: None
@@ -165,11 +154,18 @@ class Confirming:
                 peer.close()
 
 
-def told(client: Client, count: int) -> list[tuple[bytes, bytes]]:
-    """Wait for so many frames: command and body."""
-    found: list[tuple[bytes, bytes]] = []
-    for _ in range(300):
-        found += [(frame.command, frame.payload) for frame in client.frames(0.1)]
-        if len(found) >= count:
-            break
+def told(client: Client, count: int) -> list[Frame]:
+    """Wait for so many frames."""
+    found: list[Frame] = []
+
+    def enough() -> bool:
+        found.extend(client.frames(0.1))
+        return len(found) >= count
+
+    until(enough, 600)
     return found
+
+
+def failover(broker: ScriptedBroker | Confirming) -> str:
+    """Name a broker that is asked for again when it is gone."""
+    return f"failover:(tcp://127.0.0.1:{broker.port})"

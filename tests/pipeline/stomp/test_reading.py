@@ -3,6 +3,9 @@
 import pickle
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,8 +20,8 @@ from stomprelay.pipeline.stomp.options import OptionError, ReaderOptions
 from stomprelay.pipeline.stomp.receivers import SourceError
 from stomprelay.pipeline.stomp.scans import FOLDER, RowRange, ScanIdentity, Scans
 from stomprelay.pipeline.stomp.spool import SpoolError
-from tests.e2e.raw import ScriptedBroker
-from tests.pipeline.stomp.rig import accept, filled, message, schema, source, until
+from tests.e2e.raw import Connection, ScriptedBroker
+from tests.pipeline.stomp.rig import BYE, GONE, accept, failover, filled, message, schema, source, until
 
 ALL = ReadAllAvailable()
 
@@ -28,65 +31,84 @@ def batch_reader(given: ReaderOptions, identity: ScanIdentity | None = None) -> 
     return BatchReader(given, schema(DDL), identity or ScanIdentity.new())
 
 
-def gone(port: int) -> str:
-    """Name a broker that is not there."""
-    return f"failover:(tcp://127.0.0.1:{port})"
+def parts(reader: BatchReader) -> list[object]:
+    """Of each task its receiver, and from where to where it reads."""
+    return [part.value for part in reader.partitions()]
+
+
+@contextmanager
+def streaming(
+    broker: ScriptedBroker, folder: Path, **options: object
+) -> Iterator[tuple[StreamReader, Connection]]:
+    """Yield the reader of a stream and its broker's end, from where three messages come."""
+    reader = StreamReader(source(folder, failover(broker), groupMs=0, timeoutMs=500, **options), schema(DDL))
+    assert reader.latestOffset({"r0": 0}, ALL) == {"r0": 0}
+    peer = accept(broker)
+    peer.frame()
+    peer.write(message(0) + message(1) + message(2))
+    yield reader, peer
+    peer.close()
+    reader.stop()
+
+
+@contextmanager
+def serving(broker: ScriptedBroker, *numbers: int) -> Iterator[list[bytes]]:
+    """Send messages to the next client, and confirm that it goes; yields what it says meanwhile."""
+    said: list[bytes] = []
+
+    def run() -> None:
+        peer = accept(broker)
+        peer.frame()
+        peer.write(b"".join(message(number) for number in numbers))
+        said.extend(iter(peer.frame, BYE))
+        peer.write(GONE)
+        peer.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield said
+    thread.join(30)
 
 
 def test_a_new_query_begins_with_what_the_spool_has(tmp_path: Path) -> None:
     """Or behind it."""
     filled(tmp_path / "r0", 3)
-    for start, expected in ((None, 0), ("earliest", 0), ("latest", 3)):
-        options = {} if start is None else {"startingOffsets": start}
+    starts: list[dict[str, object]] = [{}, {"startingOffsets": "earliest"}, {"startingOffsets": "latest"}]
+    for options, expected in zip(starts, (0, 0, 3), strict=True):
         reader = StreamReader(source(tmp_path, **options), schema(DDL))
         assert reader.initialOffset() == {"r0": expected}
         reader.stop()
 
 
 def test_offsets_follow_the_spool(broker: ScriptedBroker, tmp_path: Path) -> None:
-    """What is on disk, up to the limit; what Spark has committed goes."""
-    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-    reader = StreamReader(source(tmp_path, uri, groupMs=0, timeoutMs=500), schema(DDL))
-    assert reader.latestOffset({"r0": 0}, ALL) == {"r0": 0}
-    peer = accept(broker)
-    peer.frame()
-    peer.write(message(0) + message(1) + message(2))
-    until(lambda: reader.latestOffset({"r0": 0}, ALL) == {"r0": 3})
-    assert reader.latestOffset({"r0": 0}, ReadMaxRows(2)) == {"r0": 2}
-    (piece,) = reader.partitions({"r0": 0}, {"r0": 2})
-    (found,) = StreamReader(source(tmp_path, uri), schema(DDL)).read(piece)
-    assert found.schema.equals(to_arrow_schema(schema(DDL), timezone="UTC"))
-    assert found.column("sequence").to_pylist() == [0, 1]
-    assert found.column("message_id").to_pylist() == ["m0", "m1"]
-    peer.close()
-    reader.stop()
+    """What is on disk, up to the limit; any reader of the same has its rows."""
+    with streaming(broker, tmp_path) as (reader, _):
+        until(lambda: reader.latestOffset({"r0": 0}, ALL) == {"r0": 3})
+        assert reader.latestOffset({"r0": 0}, ReadMaxRows(2)) == {"r0": 2}
+        (piece,) = reader.partitions({"r0": 0}, {"r0": 2})
+        (found,) = StreamReader(source(tmp_path), schema(DDL)).read(piece)
+        assert found.schema.equals(to_arrow_schema(schema(DDL), timezone="UTC"))
+        assert found.column("sequence").to_pylist() == [0, 1]
+        assert found.column("message_id").to_pylist() == ["m0", "m1"]
 
 
 def test_progress_has_how_far_behind_it_is(broker: ScriptedBroker, tmp_path: Path) -> None:
     """What is on disk and in no batch, and what the broker waits for, until the batch is committed."""
-    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-    given = source(tmp_path, uri, ack="commit", groupMs=0, timeoutMs=500)
-    reader = StreamReader(given, schema(DDL))
-    reader.latestOffset({"r0": 0}, ALL)
-    peer = accept(broker)
-    peer.frame()
-    peer.write(message(0) + message(1) + message(2))
-    until(lambda: (reader.reportLatestOffset() or {})["r0"] == 3)
-    assert reader.reportLatestOffset() == {"r0": 3, "lag": 3, "unacknowledged": 3}
-    assert reader.latestOffset({"r0": 0}, ReadMaxRows(2)) == {"r0": 2}
-    assert reader.reportLatestOffset() == {"r0": 3, "lag": 1, "unacknowledged": 3}
-    assert reader.latestOffset({"r0": 2}, ReadMaxRows(2)) == {"r0": 3}
-    assert peer.frame() == b"ACK\nid:a1\n\n\0"
-    until(lambda: (reader.reportLatestOffset() or {})["unacknowledged"] == 1)
-    assert reader.reportLatestOffset() == {"r0": 3, "lag": 0, "unacknowledged": 1}
-    peer.close()
-    reader.stop()
+    with streaming(broker, tmp_path, ack="commit") as (reader, peer):
+        until(lambda: (reader.reportLatestOffset() or {})["r0"] == 3)
+        assert reader.reportLatestOffset() == {"r0": 3, "lag": 3, "unacknowledged": 3}
+        assert reader.latestOffset({"r0": 0}, ReadMaxRows(2)) == {"r0": 2}
+        assert reader.reportLatestOffset() == {"r0": 3, "lag": 1, "unacknowledged": 3}
+        assert reader.latestOffset({"r0": 2}, ReadMaxRows(2)) == {"r0": 3}
+        assert peer.frame() == b"ACK\nid:a1\n\n\0"
+        until(lambda: (reader.reportLatestOffset() or {})["unacknowledged"] == 1)
+        assert reader.reportLatestOffset() == {"r0": 3, "lag": 0, "unacknowledged": 1}
 
 
 def test_available_now_is_what_there_was_when_it_fell_silent(broker: ScriptedBroker, tmp_path: Path) -> None:
     """What comes later is for the next run; the limit holds."""
-    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-    reader = StreamReader(source(tmp_path, uri, groupMs=0, idleMs=200, timeoutMs=500), schema(DDL))
+    given = source(tmp_path, failover(broker), groupMs=0, idleMs=200, timeoutMs=500)
+    reader = StreamReader(given, schema(DDL))
     reader.prepareForTriggerAvailableNow()
     found: list[dict[str, int]] = []
     asking = threading.Thread(target=lambda: found.append(reader.latestOffset({"r0": 0}, ReadMaxRows(2))))
@@ -106,9 +128,8 @@ def test_available_now_is_what_there_was_when_it_fell_silent(broker: ScriptedBro
 
 def test_available_now_goes_on_while_the_broker_holds_back(broker: ScriptedBroker, tmp_path: Path) -> None:
     """With late ACKs a broker has more than it may send at once: all of it is there, and all of it is read."""
-    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
     options: dict[str, object] = {"ack": "commit", "prefetch": 2, "groupSize": 2, "idleMs": 200}
-    reader = StreamReader(source(tmp_path, uri, timeoutMs=500, **options), schema(DDL))
+    reader = StreamReader(source(tmp_path, failover(broker), timeoutMs=500, **options), schema(DDL))
     reader.prepareForTriggerAvailableNow()
 
     def serve() -> None:
@@ -140,87 +161,41 @@ def test_small_groups_are_put_together(tmp_path: Path) -> None:
 
 
 def test_a_batch_drains_what_is_there(broker: ScriptedBroker, tmp_path: Path) -> None:
-    """It is on disk and acknowledged when the tasks are planned; the session ends with a confirmed goodbye."""
+    """It is on disk and acknowledged when the tasks are planned; Spark wants at least one, also of nothing."""
     filled(tmp_path / "r0", 2)
-    said: list[bytes] = []
-
-    def serve() -> None:
-        peer = accept(broker)
-        peer.frame()
-        peer.write(message(7) + message(8))
-        while not said or not said[-1].startswith(b"DISCONNECT\n"):
-            said.append(peer.frame())
-        peer.write(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        peer.close()
-
-    serving = threading.Thread(target=serve)
-    serving.start()
     reader = batch_reader(source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300))
-    parts = reader.partitions()
-    serving.join(30)
-    assert said[0] == b"ACK\nid:a8\n\n\0"
-    assert [part.value for part in parts] == [(0, 2, 4)]
-    (found,) = reader.read(parts[0])
+    with serving(broker, 7, 8) as said:
+        (part,) = reader.partitions()
+    assert said == [b"ACK\nid:a8\n\n\0"]
+    assert part.value == (0, 2, 4)
+    (found,) = reader.read(part)
     assert found.column("message_id").to_pylist() == ["m7", "m8"]
-
-
-def test_a_batch_of_nothing_has_one_empty_task(tmp_path: Path) -> None:
-    """Spark wants at least one."""
-    reader = batch_reader(source(tmp_path))
     assert list(reader.read(InputPartition(None))) == []
 
 
-def serve(broker: ScriptedBroker, *numbers: int) -> threading.Thread:
-    """Send messages to the next client, and confirm that it goes."""
-
-    def run() -> None:
-        peer = accept(broker)
-        peer.frame()
-        peer.write(b"".join(message(number) for number in numbers))
-        while not peer.frame().startswith(b"DISCONNECT\n"):
-            pass
-        peer.write(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        peer.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
-
-
 def test_every_scan_of_a_batch_has_its_rows(broker: ScriptedBroker, tmp_path: Path) -> None:
-    """The first one receives, and the others find what it has noted: nobody is there to be connected to any more.
-    Another DataFrame receives for itself.
-    """
+    """The first one receives, the others find what it has noted; another DataFrame receives for itself."""
     identity = ScanIdentity.new()
-    uri = f"tcp://127.0.0.1:{broker.port}"
-    given = source(tmp_path, uri, idleMs=200)
-    serving = serve(broker, 1, 2, 3)
-    first = batch_reader(given, identity).partitions()
-    serving.join(30)
-    serving = serve(broker, 4)
-    other = batch_reader(given).partitions()
-    serving.join(30)
-    assert [part.value for part in first] == [(0, 0, 3)]
-    assert [part.value for part in other] == [(0, 3, 4)]
+    given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=200)
+    with serving(broker, 1, 2, 3):
+        assert parts(batch_reader(given, identity)) == [(0, 0, 3)]
+    with serving(broker, 4):
+        assert parts(batch_reader(given)) == [(0, 3, 4)]
     for _ in range(2):
         copy = pickle.loads(pickle.dumps(batch_reader(given, identity)))
-        assert [part.value for part in copy.partitions()] == [(0, 0, 3)]
+        assert parts(copy) == [(0, 0, 3)]
 
 
 def test_all_that_load_under_one_name_have_the_same_rows(broker: ScriptedBroker, tmp_path: Path) -> None:
     """A job that is run again, and Spark Connect, which loads for each action."""
     said = {"uri": f"tcp://127.0.0.1:{broker.port}", "subscribe": "/queue/a", "idleMs": "200"}
     said |= {"spool": str(tmp_path), "readId": "of Monday/7"}
-    serving = serve(broker, 1, 2)
-    first = StompDataSource(said).reader(schema(DDL)).partitions()
-    serving.join(30)
-    assert [part.value for part in first] == [(0, 0, 2)]
-    again = StompDataSource(said).reader(schema(DDL)).partitions()
-    assert [part.value for part in again] == [(0, 0, 2)]
+    with serving(broker, 1, 2):
+        assert parts(StompDataSource(said).reader(schema(DDL))) == [(0, 0, 2)]
+    assert parts(StompDataSource(said).reader(schema(DDL))) == [(0, 0, 2)]
+    said |= {"readId": "other", "uri": "tcp://127.0.0.1:1"}
     with pytest.raises(SourceError, match="connection refused"):
-        StompDataSource(said | {"readId": "other", "uri": "tcp://127.0.0.1:1"}).reader(
-            schema(DDL)
-        ).partitions()
+        StompDataSource(said).reader(schema(DDL)).partitions()
 
 
 def test_a_scan_that_failed_goes_on_from_where_it_began(broker: ScriptedBroker, tmp_path: Path) -> None:
@@ -241,27 +216,16 @@ def test_a_scan_that_failed_goes_on_from_where_it_began(broker: ScriptedBroker, 
         batch_reader(given, identity).partitions()
     cutting.join(30)
     given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=200)
-    serving = serve(broker, 3)
-    parts = batch_reader(given, identity).partitions()
-    serving.join(30)
-    assert [part.value for part in parts] == [(0, 0, 3)]
+    with serving(broker, 3):
+        assert parts(batch_reader(given, identity)) == [(0, 0, 3)]
 
 
 def test_scans_at_once_receive_once(broker: ScriptedBroker, tmp_path: Path) -> None:
     """As those of a join with itself: the second waits for the first."""
     identity = ScanIdentity.new()
-    found: list[list[object]] = []
     given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300)
-    serving = serve(broker, 1, 2)
-
-    def scan() -> None:
-        found.append([part.value for part in batch_reader(given, identity).partitions()])
-
-    scanning = [threading.Thread(target=scan) for _ in range(3)]
-    for each in scanning:
-        each.start()
-    for each in (*scanning, serving):
-        each.join(30)
+    with serving(broker, 1, 2), ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lambda _: parts(batch_reader(given, identity)), range(3)))
     assert found == [[(0, 0, 2)]] * 3
 
 

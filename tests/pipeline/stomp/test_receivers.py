@@ -1,24 +1,17 @@
 """One connection to a broker and the spool that it fills; all receivers of a source, and offsets over their spools."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.receivers import (
-    PIECE,
-    PendingAcks,
-    Piece,
-    Receiver,
-    Receivers,
-    SourceError,
-    limited,
-    pieces,
-    place,
-)
+from stomprelay.pipeline.stomp import receivers as module
+from stomprelay.pipeline.stomp.receivers import PendingAcks, Piece, Receiver, Receivers, SourceError
 from stomprelay.pipeline.stomp.spool import SpoolError, read
 from tests.e2e.raw import Connection, ScriptedBroker
-from tests.pipeline.stomp.rig import accept, filled, message, source, until
+from tests.journal.made import fails
+from tests.pipeline.stomp.rig import BYE, GONE, accept, failover, filled, message, source, until
 
 
 def test_offsets_are_by_receiver(tmp_path: Path) -> None:
@@ -32,21 +25,24 @@ def test_offsets_are_by_receiver(tmp_path: Path) -> None:
     receivers.close()
 
 
-def test_a_query_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Within what its spool has."""
+@pytest.mark.parametrize(
+    ("start", "options", "end"), [(0, {}, 3), (2, {}, 3), (3, {}, 3), (9, {"failOnDataLoss": "false"}, 9)]
+)
+def test_a_query_goes_on_where_it_was(
+    tmp_path: Path, start: int, options: dict[str, object], end: int
+) -> None:
+    """Within what its spool has; where loss is accepted with what there is, and with its numbers where they were."""
     filled(tmp_path / "r0", 3)
-    for start in (0, 2, 3):
-        receivers = Receivers(source(tmp_path), {"r0": start})
-        assert receivers.end == {"r0": 3}
-        receivers.close()
+    receivers = Receivers(source(tmp_path, **options), {"r0": start})
+    assert receivers.end == {"r0": end}
+    receivers.close()
 
 
 def test_a_spool_that_lost_something_fails_the_query(tmp_path: Path) -> None:
     """By what it says one can tell what happened; what was committed is not missed."""
     filled(tmp_path / "r0", 3)
-    with pytest.raises(
-        SourceError, match=r"r0 ends at message 3, and the query goes on from message 9.*failOnData"
-    ):
+    ends = r"r0 ends at message 3, and the query goes on from message 9.*failOnData"
+    with pytest.raises(SourceError, match=ends):
         Receivers(source(tmp_path), {"r0": 9})
     for _ in range(2):
         with pytest.raises(SourceError, match="r1 is new, and the query goes on from message 9"):
@@ -56,32 +52,19 @@ def test_a_spool_that_lost_something_fails_the_query(tmp_path: Path) -> None:
         Receivers(source(tmp_path), {"r0": 0, "r3": 2})
 
 
-def test_loss_may_be_accepted(tmp_path: Path) -> None:
-    """Then the query goes on with what there is, and its numbers where they were."""
-    filled(tmp_path / "r0", 3)
-    receivers = Receivers(source(tmp_path, failOnDataLoss="false"), {"r0": 9})
-    assert receivers.end == {"r0": 9}
-    receivers.close()
-
-
 def test_a_dead_receiver_is_told(tmp_path: Path) -> None:
     """With what killed it."""
     receivers = Receivers(source(tmp_path, "tcp://127.0.0.1:1"))
     receivers.check()
     receivers.start()
-    said: list[str] = []
+    said = "^receiver 0 has ended: STOMP session with tcp://127.0.0.1:1: broker not available"
 
-    def failed() -> bool:
-        try:
-            receivers.check()
-        except SourceError as error:
-            said.append(str(error))
-        return bool(said)
+    def going() -> bool:
+        receivers.check()
+        return False
 
-    until(failed)
-    assert said[0].startswith(
-        "receiver 0 has ended: STOMP session with tcp://127.0.0.1:1: broker not available"
-    )
+    with pytest.raises(SourceError, match=said):
+        until(going)
     receivers.close()
 
 
@@ -94,31 +77,29 @@ def test_without_a_driver_nobody_receives(tmp_path: Path, monkeypatch: pytest.Mo
     receivers.close()
 
 
-def test_draining_ends_with_silence(tmp_path: Path) -> None:
+def test_draining_ends_with_silence(broker: ScriptedBroker, tmp_path: Path) -> None:
     """Or with its time."""
-    with ScriptedBroker() as broker:
-        receivers = Receivers(
-            source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=100, groupMs=10, timeoutMs=100)
-        )
-        receivers.start()
-        peer = accept(broker)
-        peer.frame()
-        assert receivers.drained(0.0) == {"r0": 0}
-        peer.write(message(1) + message(2))
-        assert receivers.drained(receivers.deadline()) == {"r0": 2}
-        receivers.commit({"r0": 2})
-        receivers.settle()
-        assert not receivers.held
-        peer.close()
-        receivers.close()
+    given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=100, groupMs=10, timeoutMs=100)
+    receivers = Receivers(given)
+    receivers.start()
+    peer = accept(broker)
+    peer.frame()
+    assert receivers.drained(0.0) == {"r0": 0}
+    peer.write(message(1) + message(2))
+    assert receivers.drained(receivers.deadline()) == {"r0": 2}
+    receivers.commit({"r0": 2})
+    receivers.settle()
+    assert not receivers.held
+    peer.close()
+    receivers.close()
 
 
 def test_a_limit_is_shared_by_the_receivers() -> None:
     """Alike, and what one has not the others get."""
-    assert limited({"r0": 5}, {"r0": 100, "r1": 100}, 10) == {"r0": 10, "r1": 5}
-    assert limited({}, {"r0": 2, "r1": 100}, 10) == {"r0": 2, "r1": 8}
-    assert limited({}, {"r0": 2, "r1": 3}, 10) == {"r0": 2, "r1": 3}
-    assert limited({"r0": 7}, {"r0": 5}, 10) == {"r0": 7}
+    assert module.limited({"r0": 5}, {"r0": 100, "r1": 100}, 10) == {"r0": 10, "r1": 5}
+    assert module.limited({}, {"r0": 2, "r1": 100}, 10) == {"r0": 2, "r1": 8}
+    assert module.limited({}, {"r0": 2, "r1": 3}, 10) == {"r0": 2, "r1": 3}
+    assert module.limited({"r0": 7}, {"r0": 5}, 10) == {"r0": 7}
 
 
 def test_a_batch_is_cut_into_pieces(tmp_path: Path) -> None:
@@ -126,18 +107,18 @@ def test_a_batch_is_cut_into_pieces(tmp_path: Path) -> None:
     filled(tmp_path / "r0", 4, 4, segment=1)
     filled(tmp_path / "r1", 2)
     end = {"r0": 8, "r1": 2}
-    assert pieces(source(tmp_path), {"r0": 1}, end) == [Piece(0, 1, 4), Piece(0, 4, 8), Piece(1, 0, 2)]
-    assert pieces(source(tmp_path), end, end) == []
-    assert len(pieces(source(tmp_path, minPartitions=9), {}, end)) == 10
-    assert PIECE > 8
+    assert module.pieces(source(tmp_path), {"r0": 1}, end) == [Piece(0, 1, 4), Piece(0, 4, 8), Piece(1, 0, 2)]
+    assert module.pieces(source(tmp_path), end, end) == []
+    assert len(module.pieces(source(tmp_path, minPartitions=9), {}, end)) == 10
+    assert module.PIECE > 8
 
 
 def test_a_batch_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """Spark must not take fewer rows for all of them."""
     with pytest.raises(SpoolError, match="does not hold messages 0 to 4"):
-        pieces(source(tmp_path), {"r0": 0}, {"r0": 5})
-    assert pieces(source(tmp_path, failOnDataLoss="false"), {}, {"r0": 5}) == [Piece(0, 0, 5)]
-    assert place(source(tmp_path), 3) == tmp_path / "r3"
+        module.pieces(source(tmp_path), {"r0": 0}, {"r0": 5})
+    assert module.pieces(source(tmp_path, failOnDataLoss="false"), {}, {"r0": 5}) == [Piece(0, 0, 5)]
+    assert module.place(source(tmp_path), 3) == tmp_path / "r3"
 
 
 def test_a_message_is_known_by_its_id_and_its_body() -> None:
@@ -160,8 +141,7 @@ def test_what_cannot_come_again_is_forgotten() -> None:
 
 def receiving(broker: ScriptedBroker, folder: Path, **options: object) -> tuple[Receiver, Connection]:
     """Start a receiver; return it and the broker's end, its SUBSCRIBE read."""
-    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-    receiver = Receiver(source(folder, uri, timeoutMs=5000, **options), 0, folder / "r0")
+    receiver = Receiver(source(folder, failover(broker), timeoutMs=5000, **options), 0, folder / "r0")
     receiver.start()
     peer = accept(broker)
     assert b"destination:/queue/a\n" in peer.frame()
@@ -171,10 +151,8 @@ def receiving(broker: ScriptedBroker, folder: Path, **options: object) -> tuple[
 def farewell(receiver: Receiver, peer: Connection) -> list[bytes]:
     """Stop a receiver; return what it said before its DISCONNECT."""
     receiver.stop()
-    said = []
-    while not (frame := peer.frame()).startswith(b"DISCONNECT\n"):
-        said.append(frame)
-    peer.write(b"RECEIPT\nreceipt-id:bye\n\n\0")
+    said = list(iter(peer.frame, BYE))
+    peer.write(GONE)
     peer.close()
     receiver.close()
     assert receiver.failure is None
@@ -231,11 +209,7 @@ def test_a_disk_that_fails_is_the_end_and_nothing_is_acknowledged(
 ) -> None:
     """What is not on disk stays with the broker."""
     receiver, peer = receiving(broker, tmp_path, groupMs=0)
-
-    def full(file: int, data: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("stomprelay.pipeline.stomp.spool._write", full)
+    monkeypatch.setattr("stomprelay.pipeline.stomp.spool._write", fails(errno.ENOSPC))
     peer.write(message(1))
     until(lambda: receiver.failure is not None)
     assert receiver.failure == f"spool {tmp_path / 'r0'}: No space left on device"

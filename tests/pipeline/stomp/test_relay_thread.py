@@ -11,7 +11,7 @@ from stomprelay.relay.model.profile import ACTIVEMQ
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.leg import Terms
 from tests.e2e.raw import Connection, ScriptedBroker
-from tests.pipeline.stomp.rig import accept, message, until
+from tests.pipeline.stomp.rig import accept, failover, message, until
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
 
@@ -30,27 +30,26 @@ def test_feeding_waits_for_room() -> None:
 
 
 def relay_thread(uri: str, heart_beat: Terms = Terms(0, 0)) -> RelayThread:
-    """Make a relay_thread to this place."""
+    """Make a relay_thread to this place, and let it begin."""
     place = locate(uri)
-    upstream = Upstream(
-        "test",
-        place.groups("test", Policy.FAILOVER),
-        quorum=place.quorum,
-        heart_beat=heart_beat,
-        connect_timeout=5,
-    )
+    groups = place.groups("test", Policy.FAILOVER)
+    upstream = Upstream("test", groups, quorum=place.quorum, heart_beat=heart_beat, connect_timeout=5)
     listener = Listener("test", "", upstream, heart_beat=Terms(0, 0))
-    return RelayThread(listener, "test", {each: endpoint(each, upstream.tls) for each in upstream.brokers})
+    made = RelayThread(listener, "test", {each: endpoint(each, upstream.tls) for each in upstream.brokers})
+    made.start()
+    made.feed(CONNECT)
+    return made
 
 
-def heard(made: RelayThread, wanted: bytes) -> bytes:
+def heard(made: RelayThread, wanted: bytes) -> None:
     """Take what the client is told until something is in it."""
-    found = b""
-    for _ in range(300):
-        found += b"".join(made.take(0.1))
-        if wanted in found:
-            return found
-    raise AssertionError(found)
+    found: list[bytes] = []
+
+    def there() -> bool:
+        found.extend(made.take(0.1))
+        return wanted in b"".join(found)
+
+    until(there, 300)
 
 
 def ended(made: RelayThread) -> None:
@@ -59,11 +58,9 @@ def ended(made: RelayThread) -> None:
     assert made.join(30)
 
 
-def connected(broker: ScriptedBroker, options: str = "") -> tuple[RelayThread, Connection]:
+def connected(broker: ScriptedBroker) -> tuple[RelayThread, Connection]:
     """Begin a session that survives its broker."""
-    made = relay_thread(f"failover:(tcp://127.0.0.1:{broker.port}){options}")
-    made.start()
-    made.feed(CONNECT)
+    made = relay_thread(failover(broker))
     peer = accept(broker)
     heard(made, b"CONNECTED\n")
     return made, peer
@@ -85,8 +82,6 @@ def test_another_broker_is_told_all_again(broker: ScriptedBroker) -> None:
 def test_beats_go_on_while_nobody_asks(broker: ScriptedBroker) -> None:
     """The thread keeps the session alive, however long its user is busy."""
     made = relay_thread(f"tcp://127.0.0.1:{broker.port}", Terms(20, 0))
-    made.start()
-    made.feed(CONNECT)
     peer = accept(broker, b"CONNECTED\nversion:1.2\nheart-beat:0,20\n\n\0")
     heard(made, b"CONNECTED\n")
     assert [peer.socket.recv(1) for _ in range(3)] == [b"\n"] * 3
@@ -127,8 +122,6 @@ def test_who_does_not_take_is_not_told_more(broker: ScriptedBroker) -> None:
 def test_receipts_mean_what_the_broker_is(broker: ScriptedBroker) -> None:
     """ActiveMQ vouches with one for all before it; of others it is not known."""
     made = relay_thread(f"tcp://127.0.0.1:{broker.port}")
-    made.start()
-    made.feed(CONNECT)
     accept(broker, b"CONNECTED\nversion:1.2\nserver:ActiveMQ/5.17.2\n\n\0")
     heard(made, b"CONNECTED\n")
     assert ACTIVEMQ.cumulative
@@ -142,11 +135,8 @@ def test_receipts_mean_what_the_broker_is(broker: ScriptedBroker) -> None:
 def test_a_fan_out_goes_to_all(broker: ScriptedBroker) -> None:
     """Several brokers at a time, as the core does it."""
     with ScriptedBroker() as second:
-        made = relay_thread(
-            f"fanout:(tcp://127.0.0.1:{broker.port},tcp://127.0.0.1:{second.port})?minAckCount=2"
-        )
-        made.start()
-        made.feed(CONNECT)
+        both = f"tcp://127.0.0.1:{broker.port},tcp://127.0.0.1:{second.port}"
+        made = relay_thread(f"fanout:({both})?minAckCount=2")
         peers = [accept(broker), accept(second)]
         heard(made, b"CONNECTED\n")
         made.feed(b"SEND\ndestination:/queue/a\n\nhello\0")
@@ -158,7 +148,5 @@ def test_a_fan_out_goes_to_all(broker: ScriptedBroker) -> None:
 def test_aborted_while_it_connects_it_ends(broker: ScriptedBroker) -> None:
     """Nothing is waited for."""
     made = relay_thread(f"tcp://127.0.0.1:{broker.port}")
-    made.start()
-    made.feed(CONNECT)
     ended(made)
     assert made.over

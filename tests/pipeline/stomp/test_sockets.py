@@ -16,16 +16,7 @@ import pytest
 from stomprelay.config import address
 from stomprelay.pipeline.stomp import sockets
 from stomprelay.pipeline.stomp.relay_thread import RelayThread
-from stomprelay.pipeline.stomp.sockets import (
-    ASKED,
-    FULL,
-    LegConnection,
-    SocketAddress,
-    Unreachable,
-    endpoint,
-    plain_endpoint,
-    spell,
-)
+from stomprelay.pipeline.stomp.sockets import ASKED, FULL, LegConnection, SocketAddress, Unreachable, endpoint
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side
@@ -35,40 +26,49 @@ from tests.e2e.certificates import Authority
 
 def test_addresses_lead_to_hosts_and_sockets() -> None:
     """Whatever can be had without Twisted."""
-    assert plain_endpoint(address.broker("tcp://a:7")) == SocketAddress("a", 7)
-    assert plain_endpoint(address.broker("stomp://a")) == SocketAddress("a", 61613)
-    assert plain_endpoint(address.broker("tcp://[::1]:7")) == SocketAddress("::1", 7)
-    assert plain_endpoint(address.broker("tcp:a:7:bindAddress=127.0.0.2")) == SocketAddress(
-        "a", 7, bind="127.0.0.2"
-    )
-    assert plain_endpoint(address.broker("unix:/run/stomp")) == SocketAddress("", path="/run/stomp")
+    ways = {"tcp://a:7": SocketAddress("a", 7), "stomp://a": SocketAddress("a", 61613)}
+    ways |= {
+        "tcp://[::1]:7": SocketAddress("::1", 7),
+        "unix:/run/stomp": SocketAddress("", path="/run/stomp"),
+    }
+    ways["tcp:a:7:bindAddress=127.0.0.2"] = SocketAddress("a", 7, bind="127.0.0.2")
+    assert {said: sockets.plain_endpoint(address.broker(said)) for said in ways} == ways
 
 
 def test_what_needs_twisted_or_the_relay_is_told() -> None:
     """Each with what to write in its place."""
-    with pytest.raises(Unreachable, match="give the address of that relay"):
-        plain_endpoint(address.broker("memory:"))
-    with pytest.raises(Unreachable, match=r"ws://a/ws is STOMP over WebSocket.*tcp://host:port"):
-        plain_endpoint(address.broker("ws://a/ws"))
-    with pytest.raises(Unreachable, match=r"tls:a:7 is an endpoint that only Twisted knows.*ssl://host:port"):
-        plain_endpoint(address.broker("tls:a:7"))
-    with pytest.raises(Unreachable, match="only Twisted knows"):
-        plain_endpoint(address.broker("autobahn:tcp\\:a"))
+    for said, told in (
+        ("memory:", "give the address of that relay"),
+        ("ws://a/ws", r"ws://a/ws is STOMP over WebSocket.*tcp://host:port"),
+        ("tls:a:7", r"tls:a:7 is an endpoint that only Twisted knows.*ssl://host:port"),
+        ("autobahn:tcp\\:a", "only Twisted knows"),
+    ):
+        with pytest.raises(Unreachable, match=told):
+            sockets.plain_endpoint(address.broker(said))
 
 
 def test_reasons_in_a_few_words() -> None:
     """Of the system, of the resolver, and of others."""
-    assert spell(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)")) == "connection refused"
-    assert spell(socket.gaierror(-2, "Name or service not known")) == "host name not found"
-    assert spell(TimeoutError()) == "connection timed out"
-    assert spell(ConnectionResetError(104, "x")) == "connection reset"
-    assert spell(ValueError("A  b")) == "a b"
+    refused = ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)")
+    assert sockets.spell(refused) == "connection refused"
+    assert sockets.spell(socket.gaierror(-2, "Name or service not known")) == "host name not found"
+    assert sockets.spell(TimeoutError()) == "connection timed out"
+    assert sockets.spell(ConnectionResetError(104, "x")) == "connection reset"
+    assert sockets.spell(ValueError("A  b")) == "a b"
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """Give an authority."""
     return Authority(tmp_path_factory.mktemp("endpoint"), "authority")
+
+
+def served(authority: Authority) -> ssl.SSLContext:
+    """What a broker has that the authority knows."""
+    issued = authority.issue("broker")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issued.certificate, issued.key)
+    return context
 
 
 def shaken(server_context: ssl.SSLContext, way: SocketAddress) -> str:
@@ -97,9 +97,7 @@ def shaken(server_context: ssl.SSLContext, way: SocketAddress) -> str:
 
 def test_certificates_are_verified(authority: Authority, tmp_path: Path) -> None:
     """By authority and by name; a folder of certificates is as good as a file."""
-    issued = authority.issue("broker")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(issued.certificate, issued.key)
+    context = served(authority)
     broker = address.broker("ssl://localhost:1")
     trusted = ClientTLS(ca=str(authority.file))
     assert shaken(context, endpoint(broker, trusted)) == ""
@@ -124,9 +122,8 @@ def test_files_that_cannot_be_used_are_told(authority: Authority, tmp_path: Path
     ):
         with pytest.raises(Unreachable, match=text):
             endpoint(broker, tls)
-    assert (
-        endpoint(broker, ClientTLS(certificate=str(issued.certificate), key=str(issued.key))).tls is not None
-    )
+    given = ClientTLS(certificate=str(issued.certificate), key=str(issued.key))
+    assert endpoint(broker, given).tls is not None
 
 
 def test_a_peer_without_tls_is_told(owner: "Owner") -> None:
@@ -179,7 +176,7 @@ class Owner(RelayThread):
             try:
                 await line.open(way, within)
             except (OSError, ValueError) as error:
-                self.told.append(f"refused: {spell(error)}")
+                self.told.append(f"refused: {sockets.spell(error)}")
 
         self.attempt = self.loop.create_task(opened())
         return line
@@ -300,12 +297,9 @@ def test_a_peer_that_does_not_close_is_left(
         owner.turn(lambda: owner.told == ["made", "gone"])
 
 
-def test_tls_is_read_to_the_end(owner: Owner, server: socket.socket, tmp_path: Path) -> None:
+def test_tls_is_read_to_the_end(owner: Owner, server: socket.socket, authority: Authority) -> None:
     """All of it, also after a pause; and all that is written goes out before the end."""
-    authority = Authority(tmp_path, "authority")
-    issued = authority.issue("broker")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(issued.certificate, issued.key)
+    context = served(authority)
     way = endpoint(address.broker("ssl://localhost:1"), ClientTLS(ca=str(authority.file)))
     line, plain = opened(owner, server, way._replace(host="127.0.0.1"))
     with context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False) as peer:

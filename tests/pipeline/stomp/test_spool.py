@@ -1,5 +1,6 @@
 """Messages on disk: nothing that was kept is lost, nothing half written is read."""
 
+import errno
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from stomprelay.pipeline.stomp import spool as module
 from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, covered, read, segments
+from tests.journal.made import fails
 from tests.pipeline.stomp.rig import batch
 
 WRITER = """
@@ -50,6 +52,14 @@ def filled(folder: Path, groups: int, size: int = 3, segment: int = 1) -> Messag
     return made
 
 
+def two_groups(folder: Path, size: int) -> tuple[bytes, int]:
+    """The octets of a segment with two groups, and how many of them are those of the first."""
+    whole, one = (folder / name for name in ("whole", "one"))
+    filled(whole, 2, size, 1 << 20).close()
+    filled(one, 1, size, 1 << 20).close()
+    return segments(whole)[0][1].read_bytes(), segments(one)[0][1].stat().st_size
+
+
 @given(
     first=st.sampled_from((0, 70)),
     segment=st.sampled_from((1, 1500)),
@@ -65,9 +75,7 @@ def test_it_holds_what_was_appended(
     data: st.DataObject,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Whole segments go, but for the last one, whose name is the sequence; numbers go on where they were, or where it
-    is told to go on. Any range is read, across segments, and what is missing in it is an error.
-    """
+    """Whole segments go, but for the last one; numbers go on; any range is read, and what is missing is an error."""
     folder = tmp_path_factory.mktemp("spool")
     spool = MessageSpool(folder, first=first, segment=segment)
     held: list[int] = []
@@ -148,10 +156,7 @@ def test_cut_at_any_octet_it_holds_what_is_whole(
     """A crash in the middle of a write costs what was being written, and nothing before it."""
     for sync in ("fsync", "fdatasync"):  # thousands of times it would take a minute
         monkeypatch.setattr(os, sync, lambda file: None)
-    filled(tmp_path / "whole", 2, size=1, segment=1 << 20).close()
-    data = segments(tmp_path / "whole")[0][1].read_bytes()
-    filled(tmp_path / "one", 1, size=1, segment=1 << 20).close()
-    first = segments(tmp_path / "one")[0][1].stat().st_size
+    data, first = two_groups(tmp_path, 1)
     folder = tmp_path / "cut"
     folder.mkdir()
     path = folder / f"{0:020d}.arrows"
@@ -166,10 +171,7 @@ def test_cut_at_any_octet_it_holds_what_is_whole(
 
 def test_octets_that_changed_are_not_read(tmp_path: Path) -> None:
     """After a loss of power a file may be as long as it should be and hold something else: checksums tell."""
-    filled(tmp_path / "whole", 2, size=4, segment=1 << 20).close()
-    data = segments(tmp_path / "whole")[0][1].read_bytes()
-    filled(tmp_path / "one", 1, size=4, segment=1 << 20).close()
-    first = segments(tmp_path / "one")[0][1].stat().st_size
+    data, first = two_groups(tmp_path, 4)
     folder = tmp_path / "changed"
     folder.mkdir()
     path = folder / f"{0:020d}.arrows"
@@ -212,11 +214,7 @@ def test_a_writer_that_goes_is_waited_for(tmp_path: Path) -> None:
 def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the folder; what was kept before is still there."""
     spool = filled(tmp_path, 1)
-
-    def full(file: int, data: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module, "_write", full)
+    monkeypatch.setattr(module, "_write", fails(errno.ENOSPC))
     with pytest.raises(SpoolError, match=f"spool {tmp_path}: No space left on device"):
         spool.append(batch(3, 6))
     spool.close()

@@ -17,17 +17,17 @@ from tests.pipeline.stomp.rig import Confirming, schema, sink, until
 ROWS = "destination string, body string"
 
 
-def rows(count: int) -> pa.RecordBatch:
-    """Make rows for a queue."""
-    return pa.RecordBatch.from_pydict({"destination": ["/queue/a"] * count, "body": ["x"] * count})
+def rows(end: int, first: int = 0) -> pa.RecordBatch:
+    """Make rows for a queue whose bodies are numbers."""
+    bodies = [str(number) for number in range(first, end)]
+    return pa.RecordBatch.from_pydict({"destination": ["/queue/a"] * len(bodies), "body": bodies})
 
 
 def test_nothing_is_overwritten() -> None:
     """What a broker has stays; a stream in complete mode sends each result as a whole, as to Kafka."""
     source = StompDataSource({"uri": "tcp://a"})
-    with pytest.raises(
-        OptionError, match=r'mode\("overwrite"\) cannot be: what a broker has is not replaced'
-    ):
+    said = r'mode\("overwrite"\) cannot be: what a broker has is not replaced'
+    with pytest.raises(OptionError, match=said):
         source.writer(schema(ROWS), overwrite=True)
     source.writer(schema(ROWS), overwrite=False)
     source.streamWriter(schema(ROWS), overwrite=True)
@@ -47,18 +47,12 @@ def test_a_task_has_the_keys_of_its_job(confirming: Confirming) -> None:
     assert keys[0].endswith(b"/0/0/0")
 
 
-def numbered(first: int, end: int) -> pa.RecordBatch:
-    """Make rows whose bodies are numbers."""
-    bodies = [str(number) for number in range(first, end)]
-    return pa.RecordBatch.from_pydict({"destination": ["/queue/a"] * len(bodies), "body": bodies})
-
-
 def test_a_task_that_fails_and_is_repeated_says_its_first_rows_twice(confirming: Confirming) -> None:
     """Those that were sent come again, under the same keys and with the same bodies; all others come once."""
     writer = BatchWriter(sink(f"tcp://127.0.0.1:{confirming.port}", window=2), schema(ROWS))
 
     def failing() -> Iterator[pa.RecordBatch]:
-        yield numbered(0, 4)
+        yield rows(4)
         until(lambda: confirming.asked >= 3)  # of what is confirmed, too
         raise RuntimeError("the rows cannot be read")
 
@@ -66,7 +60,7 @@ def test_a_task_that_fails_and_is_repeated_says_its_first_rows_twice(confirming:
         writer.write(failing())
     said = len(confirming.sends)
     assert 3 <= said <= 4
-    assert writer.write(iter([numbered(0, 4), numbered(4, 9)])) == Sent(9, 0)
+    assert writer.write(iter([rows(4), rows(9, 4)])) == Sent(9, 0)
     sends = [(headers(frame)[b"relay-key"], frame.partition(b"\n\n")[2]) for frame in confirming.sends]
     assert sends[:said] == sends[said : 2 * said]
     assert len(sends) == 9 + said

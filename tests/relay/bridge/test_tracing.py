@@ -8,7 +8,7 @@ from stomprelay.relay.bridge import TRACE
 from stomprelay.wire.frame import Frame
 from tests.playbook import VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs, joined
 from tests.relay.bridge.test_bridge import PATH
-from tests.relay.several import tell
+from tests.relay.frames import tell
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 MESSAGE = b"MESSAGE\n%bsubscription:1\nmessage-id:m\ndestination:/queue/a\n\n%b\0"

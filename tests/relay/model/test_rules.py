@@ -90,13 +90,9 @@ def test_each_rule_for_each_frame_of_each_user(who: str, at: int, cell: str) -> 
     assert number + ("+" if decision.allow else "-") == cell
 
 
+ALL = ("*",)
 CONDITIONS = rules(
-    {
-        "allow": False,
-        "send": ("*",),
-        "subscribe": ("*",),
-        "headers": ("selector", "x-queue-*", "persistent:true"),
-    },
+    {"allow": False, "send": ALL, "subscribe": ALL, "headers": ("selector", "x-queue-*", "persistent:true")},
     {"allow": True, "send": ("/queue/small",), "size": 10},
     {"allow": True, "send": ("/queue/mine",), "headers": ("tenant:alice",)},
     {"allow": False, "subscribe": ("/queue/*",), "ack": frozenset({b"client"})},
@@ -137,14 +133,7 @@ def test_conditions(
 def test_what_is_more_than_a_name_is_written_out() -> None:
     """Neither a glob nor the default allows wildcards, lists, options and names behind names."""
     found = rules({"allow": True, "subscribe": ("/queue/*", "/topic/a.>", "/queue/b[?]x=*")}, allow=True)
-    for destination in (
-        b"/queue/>",
-        b"/queue/a,b",
-        b"/queue/a?b",
-        b"/queue/a::b",
-        b"/queue/#",
-        b"/topic/a.*",
-    ):
+    for destination in b"/queue/> /queue/a,b /queue/a?b /queue/a::b /queue/# /topic/a.*".split():
         decision = decide(found, ANYBODY, SUBSCRIBE, destination)
         assert (decision.allow, decision.more) == (False, True)
     for destination in (b"/topic/a.>", b"/queue/b?x=1", b"/queue/a:b"):

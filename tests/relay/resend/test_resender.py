@@ -21,12 +21,7 @@ from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 from tests.playbook import PAIRS
-
-SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
-ASKING = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
-INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
-SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
-BEGIN = b"BEGIN\ntransaction:t\n\n\0"
+from tests.relay.frames import ASKING, BEGIN, INSIDE, SEND, SUBSCRIBE
 
 
 class Scene:
@@ -64,7 +59,7 @@ class Scene:
         version = self.session.dialect.version
         bridges = bridges_between(version, broker, "generic", LossPolicy.REPLACE, tracked=True)
         bridge = bridges.to_broker
-        self.passing = to_broker(bridges, self.session, sends=True, parts=not cumulative)
+        self.passing = to_broker(bridges, self.session, sends=True, parts=not cumulative, alike=cumulative)
         self.leg = Leg(Side.UPSTREAM, Limits())
         self.resender.connected(self.leg, bridge, self.broker, cumulative=cumulative, commits_early=False)
 
