@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import pytest_twisted
@@ -264,22 +265,11 @@ def test_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
         assert module.stranger(ours) is None
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
         assert module.stranger(ours) == (os.getuid() or None)
-        monkeypatch.setattr(module, "_CREDENTIALS", Credentials(4711))
+        of_another = Mock(size=12, unpack=lambda data: (1, 4711, 0))  # process, user, group
+        monkeypatch.setattr(module, "_CREDENTIALS", of_another)
         assert module.stranger(ours) == 4711
         monkeypatch.delattr(socket, "SO_PEERCRED")
         assert module.stranger(ours) is None
-
-
-class Credentials:
-    """As the system tells them of a process of this user."""
-
-    size = 12
-
-    def __init__(self, user: int) -> None:
-        self._user = user
-
-    def unpack(self, data: bytes) -> tuple[int, int, int]:
-        return 1, self._user, 0
 
 
 @pytest.mark.parametrize(
