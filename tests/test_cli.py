@@ -72,44 +72,32 @@ def test_help(capsys: Capture, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "said",
     [
-        [],
-        ["chekc"],
-        ["check"],
-        ["run", "--log-format", "xml"],
-        ["run", "relay.toml"],
-        ["config", "absent.toml"],
-        ["explain", "--client", "2.0"],
-        ["explain", "--loss", "x"],
-        ["pause"],
-        ["pause", "a:1", "--within", "soon"],
-        ["pause", "a:1", "--within", "-1"],
-        ["pause", "a:1", "--within", "nan"],
-        ["resume"],
-        ["resume", "a:1", "--within", "5"],
-        ["brokers", "a:1"],
-        ["pause", "a:1", "--json"],
-        ["sessions", "x"],
-        ["sessions", "--sort", "size"],
-        ["sessions", "--top", "0"],
-        ["sessions", "--top", "\u0661"],
-        ["sessions", "--filter", "login"],
-        ["sessions", "--filter", "logon=x"],
-        ["kill"],
-        ["kill", "a", "b"],
-        ["tail", "a"],
-        ["reload", "a"],
-        ["journal"],
-        ["journal", "rm", "a"],
-        *(["journal", each] for each in JOURNALS),
-        ["journal", "cat", "--since", "soon", "a"],
+        *("", "chekc", "check", "run --log-format xml", "run relay.toml", "config absent.toml"),
+        *("explain --client 2.0", "explain --loss x", "pause", "pause a:1 --within soon"),
+        *(
+            "pause a:1 --within -1",
+            "pause a:1 --within nan",
+            "resume",
+            "resume a:1 --within 5",
+            "brokers a:1",
+        ),
+        *(
+            "pause a:1 --json",
+            "sessions x",
+            "sessions --sort size",
+            "sessions --top 0",
+            "sessions --top \u0661",
+        ),
+        *("sessions --filter login", "sessions --filter logon=x", "kill", "kill a b", "tail a", "reload a"),
+        *("journal", "journal rm a", *(f"journal {each}" for each in JOURNALS), "journal cat --since soon a"),
     ],
 )
-def test_wrong_usage(capsys: Capture, arguments: list[str]) -> None:
+def test_wrong_usage(capsys: Capture, said: str) -> None:
     """Wrong options are told on standard error, with exit status 2."""
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        main(said.split())
     assert ended.value.code == 2
     assert "usage: stomprelay" in capsys.readouterr().err
 

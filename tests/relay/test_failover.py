@@ -388,8 +388,8 @@ def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, 
 
 
 @in_all_versions
-def test_an_ack_covers_deliveries_of_the_lost_broker(version: bytes) -> None:
-    """Their own ACKs, which come later, reach no other broker."""
+def test_an_ack_of_a_lost_delivery(version: bytes) -> None:
+    """Covered by a later one, it reaches no other broker; in a transaction, that cannot be committed any more."""
     with started(version) as play:
         subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
         play.client_tells_broker(subscribe)
@@ -404,27 +404,6 @@ def test_an_ack_covers_deliveries_of_the_lost_broker(version: bytes) -> None:
         gets(play, b"")
         play.client_gets(RECEIPT % b"r")
         assert play.counters["acks_stale"] == 1
-
-
-COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
-ABORT = b"ABORT\ntransaction:t\nreceipt:x\n\n\0"
-
-
-@in_all_cuts
-@pytest.mark.parametrize("receipt", [b"receipt:c\n", b""], ids=["receipt", "silent"])
-def test_after_commit(receipt: bytes, cut: Cut) -> None:
-    """A COMMIT that was not answered: nobody knows what became of it, and the client is told so."""
-    with started(cut=cut) as play:
-        play.client_said(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\n%b\n\0" % receipt)
-        play.broker_goes()
-        play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c" if receipt else None)
-        assert len(play.opened) == 1
-        assert over(play)
-
-
-@in_all_versions
-def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
-    """ACK of a lost delivery after BEGIN: the transaction cannot mean what it says any more."""
     for late in (False, True):
         with started(version) as play:
             play.client_says(SUBSCRIBE)
@@ -443,6 +422,22 @@ def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
             detail = b"broker that was lost"
             play.client_gets_error(b"the transaction cannot be committed", receipt=b"c", detail=detail)
             gets(play, b"")
+
+
+COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
+ABORT = b"ABORT\ntransaction:t\nreceipt:x\n\n\0"
+
+
+@in_all_cuts
+@pytest.mark.parametrize("receipt", [b"receipt:c\n", b""], ids=["receipt", "silent"])
+def test_after_commit(receipt: bytes, cut: Cut) -> None:
+    """A COMMIT that was not answered: nobody knows what became of it, and the client is told so."""
+    with started(cut=cut) as play:
+        play.client_said(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\n%b\n\0" % receipt)
+        play.broker_goes()
+        play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c" if receipt else None)
+        assert len(play.opened) == 1
+        assert over(play)
 
 
 @in_all_cuts

@@ -53,13 +53,8 @@ def test_the_header_is_two_numbers(value: bytes, terms: Terms) -> None:
     [
         *(b"", b",", b"0", b"1000", b"1000,", b",1000", b"1,2,3", b"1000;1000", b"1000 1000"),
         *(b"-1,0", b"0,-1", b"+1,0", b"a,b", b"foo", b"1.5,0", b"1e3,0", b"0x1,0", b"1_000,0", b"1,\t2"),
-        *(
-            b"1\r,0",
-            b"1,0\r",
-            b"9999999999999999,0",
-            b"1" * 5000 + b",0",
-            "\N{ARABIC-INDIC DIGIT ONE},1".encode(),
-        ),
+        *(b"1\r,0", b"1,0\r", b"9999999999999999,0", b"1" * 5000 + b",0"),
+        "\N{ARABIC-INDIC DIGIT ONE},1".encode(),
     ],
     ids=lambda value: repr(value[:20]),
 )
