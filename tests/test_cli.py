@@ -1,4 +1,4 @@
-"""The command `stomprelay`, as a user types it."""
+"""The command `stomprelay`, as a user types it, and `python -m stomprelay`, which is the same."""
 
 import io
 import signal
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import stomprelay
 from stomprelay.cli import main
 from stomprelay.cli.configuration import LOG_FORMATS
 from stomprelay.config import OPTIONS
@@ -388,3 +389,14 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
             [script, "check", "-c", write(tmp_path, "")], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert (run.returncode, run.stderr) == (1, b"stomprelay: cannot write: No space left on device\n")
+
+
+def test_it_runs_the_command() -> None:
+    """The same options, the same answer, the same exit status."""
+    run = subprocess.run(
+        [sys.executable, "-m", "stomprelay", "--version"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == f"stomprelay {stomprelay.__version__}\n"
+    assert (
+        subprocess.run([sys.executable, "-m", "stomprelay"], capture_output=True, check=False).returncode == 2
+    )

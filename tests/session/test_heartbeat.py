@@ -13,10 +13,10 @@ START = 1000.0
 EXACT = {"idle": 1.0, "tolerance": 1.0}
 
 
-def agreed(ours: Terms, theirs: Terms, now: float = START) -> HeartBeat:
+def agreed(ours: Terms, theirs: Terms) -> HeartBeat:
     """A leg on which both sides have spoken."""
     heartbeat = HeartBeat()
-    heartbeat.agree(ours, theirs, now)
+    heartbeat.agree(ours, theirs, START)
     return heartbeat
 
 
