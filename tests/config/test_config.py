@@ -59,7 +59,7 @@ def test_several_of_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('admin_hosts = "a"\n', "admin_hosts: must be a list of hosts such as"),
+        ("admin_hosts = 5\n", 'admin_hosts: must be a list of hosts such as ["relay.example.net"], not 5'),
         ("admin_hosts = ['http://a']\n", 'admin_hosts: "http://a" the port must be a number'),
         ("admin_hosts = ['*']\n", 'admin_hosts: "*" must name a host'),
         ('admn = "tcp:1"\n', 'admn: unknown key; did you mean "admin"?'),
