@@ -30,14 +30,9 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="shorter runs and fewer rounds: a look, not a figure"
     )
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        metavar="NAME",
-        choices=(*NAMES, "goals"),
-        default=NAMES,
-        help=f"{', '.join(NAMES)}; or goals: all but those of the pipeline",
-    )
+    told = f"{', '.join(NAMES)}; or goals: all but those of the pipeline"
+    choices = (*NAMES, "goals")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=choices, default=NAMES, help=told)
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="the figures that have goals, for other programs"
     )
@@ -76,17 +71,13 @@ class Bench:
         if decoder.NAME in self.asked.only:
             seconds = 0.03 if self.asked.quick else 0.15
             self._say(decoder.NAME, decoder.measure(self.asked.rounds, seconds, self._note))
+        place, note = self.directory, self._note
         if pipeline.NAME in self.asked.only:
             records = pipeline.QUICK if self.asked.quick else pipeline.RECORDS
-            self._spark(
-                pipeline.NAME, lambda: pipeline.judged(pipeline.measure(self.directory, records, self._note))
-            )
+            self._spark(pipeline.NAME, lambda: pipeline.judged(pipeline.measure(place, records, note)))
         if batches.NAME in self.asked.only:
             sizes = batches.QUICK if self.asked.quick else batches.Sizes()
-            self._spark(
-                batches.NAME,
-                lambda: batches.judged(batches.measure(self.directory, sizes, self._note), sizes),
-            )
+            self._spark(batches.NAME, lambda: batches.judged(batches.measure(place, sizes, note), sizes))
         print(goals.summary(self.judged), flush=True)
 
     def _load(self, load: Load) -> None:

@@ -85,8 +85,8 @@ class Answer:
 
     name: str
     cells: int
-    spark: tuple[float, ...]
-    duckdb: tuple[float, ...]
+    spark: Sequence[float]
+    duckdb: Sequence[float]
 
 
 def measure(spark: "SparkSession", tables: str, rounds: int) -> list[Answer]:
@@ -161,11 +161,8 @@ def compare(what: str, ours: Cells, exact: Cells, width: float) -> None:
         for one, other in zip(figures, exact[key], strict=True):
             if one == other:
                 continue
-            if (
-                one is None
-                or other is None
-                or not other <= one <= other + abs(other) * (width - 1) * 1.000001
-            ):
+            most = None if other is None else other + abs(other) * (width - 1) * 1.000001
+            if one is None or most is None or not other <= one <= most:
                 raise DifferentError(f"{what}: {figures} and {exact[key]} for {key}")
 
 

@@ -104,9 +104,7 @@ def _measured(place: Path, sizes: Sizes, note: Callable[[str], None]) -> list[On
 
 
 def cut(segments: Sequence[tuple[Path, int]], batches: int) -> tuple[list[Path], list[list[Path]]]:
-    """Return the segments (each with its frames) for the first load, and those of so many batches at the end, each of
-    `FRAMES` frames or a few more.
-    """
+    """Return the segments for the first load, and those of so many batches at the end, of about `FRAMES` frames."""
     left = [*segments]
     found: list[list[Path]] = []
     for _ in range(batches):
@@ -141,8 +139,8 @@ class _Run:
         }
         for name, value in logged.items():
             given += ["--conf", f"{name}={value}"]
-        command = ["from stomprelay.pipeline.cli import main; raise SystemExit(main())", "run"]
-        self._child = started("run", [sys.executable, "-c", *command, *given], journal.parent)
+        command = [sys.executable, "-m", "stomprelay.pipeline.cli", "run"]
+        self._child = started("run", [*command, *given], journal.parent)
 
     def __enter__(self) -> "_Run":
         return self

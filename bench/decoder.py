@@ -196,16 +196,9 @@ def _measured(entries: Sequence[Row], rounds: int, seconds: float) -> list[Judge
             rates[row.name].append(_timed(row.feed, *streams[row.escaped], seconds))
     peer, *ours = entries
     base = rates[peer.name]
-    return [
-        Judged(
-            f"decoder, {row.name}",
-            "over stomp.py",
-            median(base),
-            spread(ratios(rates[row.name], base)),
-            row.goal,
-        )
-        for row in ours
-    ]
+    found = [(row, spread(ratios(rates[row.name], base))) for row in ours]
+    scale = median(base)
+    return [Judged(f"decoder, {row.name}", "over stomp.py", scale, over, row.goal) for row, over in found]
 
 
 def _timed(feed: Feed, count: int, chunks: Sequence[bytes], seconds: float) -> float:

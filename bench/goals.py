@@ -92,21 +92,12 @@ class Judged:
 
 def verdicts(title: str, judged: Sequence[Judged]) -> str:
     """A table: the figures with their goals, met or not. `base` is what they are ratios to, where they are ratios."""
-    return table(
-        title,
-        ("load", "figure", "base", "median", "quartiles", "goal"),
-        [
-            [
-                one.what,
-                one.figure,
-                figure(one.scale),
-                figure(one.found.median if one.found else None),
-                one.found.said if one.found else NONE,
-                one.goal.verdict(one.found.median if one.found else None),
-            ]
-            for one in judged
-        ],
-    )
+    rows = []
+    for one in judged:
+        middle = one.found.median if one.found else None
+        said = one.found.said if one.found else NONE
+        rows.append([one.what, one.figure, figure(one.scale), figure(middle), said, one.goal.verdict(middle)])
+    return table(title, ("load", "figure", "base", "median", "quartiles", "goal"), rows)
 
 
 def summary(judged: Sequence[Judged]) -> str:

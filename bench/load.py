@@ -17,14 +17,10 @@ BROKERS: Final = (*VERSIONS, "ActiveMQ", RABBITMQ)
 """The ports of a null broker: one for each version, and two on 1.2 where it says that it is that product."""
 
 CONNECTIONS: Final = {
-    "sink": 8,
-    "source": 8,
-    "ack": 8,
-    "individual": 8,
+    **dict.fromkeys(("sink", "source", "ack", "individual"), 8),
+    **dict.fromkeys(("sessions", "polite"), 32),
     "loop": 50,
     "latency": 1,
-    "sessions": 32,
-    "polite": 32,
 }
 """Client connections by kind of load."""
 

@@ -26,9 +26,7 @@ HELD: Final = 10_000
 def measure(
     load: Load, directory: Path, rounds: int, note: Callable[[str], None], wanted: int = HELD
 ) -> list[Judged]:
-    """Each contender afresh in each round; why one is missing is noted. The relay's memory has the goal, HAProxy's
-    stands beside it.
-    """
+    """Each contender afresh in each round; why one is missing is noted. HAProxy's memory stands beside the relay's."""
     sessions = min(wanted, (raise_descriptor_limit() - SPARE) * 2 // 5)
     found: dict[str, list[float]] = {RELAY: [], HAPROXY: []}
     for name, kilobytes in found.items():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Final
+from typing import Final
 
 from bench import goals, journals
 from bench.aggregates import Answer
@@ -44,9 +44,7 @@ class PipelineError(Exception):
 
 @dataclass(frozen=True)
 class Once:
-    """One run of `stomprelay-pipeline once`: seconds, CPU seconds of all its processes, and the most memory in MiB of
-    Java and of the largest of Python's workers.
-    """
+    """One run of `once`: seconds, CPU seconds of all processes, and the most MiB of Java and of a Python worker."""
 
     seconds: float
     cpu: float
@@ -107,12 +105,7 @@ def _world(records: int) -> journals.World:
 
 
 def _once(journal: Path, tables: Path) -> Once:
-    command = [
-        sys.executable,
-        "-c",
-        "from stomprelay.pipeline.cli import main; raise SystemExit(main())",
-        "once",
-    ]
+    command = [sys.executable, "-m", "stomprelay.pipeline.cli", "once"]
     command += ["--journal", str(journal), "--tables", str(tables)]
     command += ["--master", MASTER, "--conf", f"spark.driver.memory={HEAP}"]
     began, before = time.perf_counter(), _ended()
@@ -143,26 +136,18 @@ def _ends_well(child: Child) -> None:
 
 
 def _answers(tables: Path) -> tuple[Answer, ...]:
-    child = started(
-        "questions", [sys.executable, "-m", "bench.aggregates", str(tables), str(_ROUNDS)], tables.parent
-    )
+    command = [sys.executable, "-m", "bench.aggregates", str(tables), str(_ROUNDS)]
+    child = started("questions", command, tables.parent)
     try:
         while not child.exited(within=1.0):
             pass
     finally:
         _ends_well(child)
-    answers = [json.loads(line) for line in child.output.splitlines() if line.startswith("{")]
-    return tuple(Answer(**{name: _frozen(found) for name, found in one.items()}) for one in answers)
-
-
-def _frozen(found: Any) -> Any:
-    return tuple(found) if isinstance(found, list) else found
+    return tuple(Answer(**json.loads(line)) for line in child.output.splitlines() if line.startswith("{"))
 
 
 def _kinds(pid: int) -> dict[int, int]:
-    """What each process of a driver is. Python's workers are started by one that Java started; what else Java starts
-    is Java's for a moment, memory and all.
-    """
+    """What each process of a driver is. What Java starts is a Python worker, or for a moment Java's, memory and all."""
     family: dict[int, list[tuple[int, str]]] = {}
     for child, parent, name in processes():
         family.setdefault(parent, []).append((child, name))
@@ -220,15 +205,8 @@ def judged(found: Sequence[Step]) -> list[Judged]:
         Judged(what, "worker MiB", None, spread([max(run.worker for run in runs)]), goals.PIPELINE_WORKER),
     ]
     for answer in last.answers:
-        over = _ratio(answer.spark, answer.duckdb)
         best = min(answer.duckdb, default=None)
-        found_ratio = None if over is None else spread([over])
-        made.append(
-            Judged(f"{answer.name} by Spark", "over DuckDB", best, found_ratio, goals.PIPELINE_ANSWER)
-        )
+        over = median([one / other for one, other in zip(answer.spark, answer.duckdb, strict=False)])
+        ratio = None if over is None else spread([over])
+        made.append(Judged(f"{answer.name} by Spark", "over DuckDB", best, ratio, goals.PIPELINE_ANSWER))
     return made
-
-
-def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """The median of the rounds' ratios."""
-    return median([one / other for one, other in zip(ours, theirs, strict=False) if other])

@@ -6,26 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bench import goals
-from bench.contenders import (
-    BRIDGE,
-    CONFIRM,
-    FAILOVER,
-    HAPROXY,
-    JOURNAL,
-    PLAIN,
-    RELAY,
-    RULED,
-    Contender,
-    haproxy,
-    journal_of,
-    relay,
-    routes_to,
-)
+from bench import contenders, goals
+from bench.contenders import HAPROXY, JOURNAL, PLAIN, RELAY, Contender
 from bench.goals import CPU, P50, P99, RATE, Judged
 from bench.load import LARGE, SMALL, Case, Load, Run
 from bench.machine import AbsentError
-from bench.report import spread
+from bench.report import Goal, spread
 from bench.rounds import Outcome, measure
 
 FIGURES: Final[Mapping[str, Callable[[Run], float]]] = {
@@ -69,21 +55,21 @@ _OLD: Final = replace(Case("sink", _KIB), client="1.0", escaped=True)
 
 ROWS: Final = (
     Row("send", "SEND 1 KiB", _pieces(Case("sink", _KIB))),
-    Row("send-ruled", "SEND 1 KiB with rules and rates", _pieces(Case("sink", _KIB)), RULED),
+    Row("send-ruled", "SEND 1 KiB with rules and rates", _pieces(Case("sink", _KIB)), contenders.RULED),
     Row("message", "MESSAGE 1 KiB, auto", _pieces(Case("source", _KIB))),
     Row(
         "ack",
         "MESSAGE 1 KiB with an ACK each, client-individual, failover: upstream",
         _pieces(Case("individual", _KIB)),
-        FAILOVER,
+        contenders.FAILOVER,
     ),
-    Row("confirm", "SEND 1 KiB under confirm", _pieces(Case("sink", _KIB)), CONFIRM),
-    Row("bridge-send", "SEND 1 KiB 1.0 to 1.2, a value to escape", _pieces(_OLD), BRIDGE, "1.2"),
+    Row("confirm", "SEND 1 KiB under confirm", _pieces(Case("sink", _KIB)), contenders.CONFIRM),
+    Row("bridge-send", "SEND 1 KiB 1.0 to 1.2, a value to escape", _pieces(_OLD), contenders.BRIDGE, "1.2"),
     Row(
         "bridge-message",
         "MESSAGE 1 KiB 1.2 to 1.0, an id to unescape, acknowledged",
         _pieces(replace(_OLD, mode="ack")),
-        BRIDGE,
+        contenders.BRIDGE,
         "1.2",
     ),
     Row("send-64k", "SEND 64 KiB", _pieces(Case("sink", 64 * _KIB))),
@@ -107,13 +93,13 @@ NAMES: Final = tuple(row.name for row in ROWS)
 @contextmanager
 def running(broker: int, directory: Path, note: Callable[[str], None]) -> Iterator[list[Contender]]:
     """All contenders that can run here, at once; why another cannot is noted."""
-    journal = journal_of(directory / JOURNAL)
+    journal, routes = contenders.journal_of(directory / JOURNAL), contenders.routes_to(broker)
     with ExitStack() as stack:
         found = []
         for name, starting in (
-            (HAPROXY, haproxy(broker, directory)),
-            (RELAY, relay(routes_to(broker), directory)),
-            (JOURNAL, relay(routes_to(broker), directory, JOURNAL, journal)),
+            (HAPROXY, contenders.haproxy(broker, directory)),
+            (RELAY, contenders.relay(routes, directory)),
+            (JOURNAL, contenders.relay(routes, directory, JOURNAL, journal)),
         ):
             try:
                 found.append(stack.enter_context(starting))
@@ -123,30 +109,31 @@ def running(broker: int, directory: Path, note: Callable[[str], None]) -> Iterat
 
 
 def outcomes(
-    load: Load, contenders: Sequence[Contender], row: Row, rounds: int, seconds: float
+    load: Load, running: Sequence[Contender], row: Row, rounds: int, seconds: float
 ) -> Iterator[Outcome]:
     """Run each variant of a row."""
     for variant, case in row.variants.items():
-        entries = [
-            one.entry(row.nearest_to(case) if one.name == HAPROXY else case, row.route) for one in contenders
-        ]
+        nearest = {HAPROXY: row.nearest_to(case)}
+        entries = [one.entry(nearest.get(one.name, case), row.route) for one in running]
         yield measure(load, f"{row.name}, {variant}", entries, rounds, seconds)
+
+
+def compared(outcome: Outcome, what: str, of: str, over: str, bounds: Mapping[str, Goal]) -> list[Judged]:
+    """An entry's figures over another's, with the absolute figure for scale."""
+    found = {
+        name: (outcome.absolute(FIGURES[name], over), outcome.ratios(FIGURES[name], of, over))
+        for name in bounds
+    }
+    return [
+        Judged(what, UNITS[name], scale, spread(over), bounds[name]) for name, (scale, over) in found.items()
+    ]
 
 
 def judged(row: Row, outcome: Outcome) -> list[Judged]:
     """The relay's figures over HAProxy's, and those of the relay with a journal over the relay's."""
-    wanted = [(RELAY, HAPROXY, goals.ROWS[row.name]), (JOURNAL, RELAY, goals.JOURNAL)]
-    return [
-        Judged(
-            outcome.name if of == RELAY else f"{outcome.name}, journal",
-            UNITS[name],
-            outcome.absolute(FIGURES[name], over),
-            spread(outcome.ratios(FIGURES[name], of, over)),
-            goal,
-        )
-        for of, over, bounds in wanted
-        for name, goal in bounds.items()
-    ]
+    name = outcome.name
+    ours = compared(outcome, name, RELAY, HAPROXY, goals.ROWS[row.name])
+    return [*ours, *compared(outcome, f"{name}, journal", JOURNAL, RELAY, goals.JOURNAL)]
 
 
 def report(row: Row, found: Sequence[Outcome]) -> str:

@@ -15,9 +15,9 @@ from bench.contenders import PLAIN, RELAY, ROUTES, Contender, relay
 from bench.goals import Judged
 from bench.load import RABBITMQ, SMALL, Case, Load, LoadError
 from bench.machine import AbsentError, cores
-from bench.report import Goal, spread
+from bench.report import Goal
 from bench.rounds import Entry, Outcome, calibrated, measure
-from bench.rows import FIGURES, UNITS
+from bench.rows import compared
 from bench.spring import SPRING, spring
 
 if TYPE_CHECKING:
@@ -74,15 +74,9 @@ class Beside:
     def judged(self) -> list[Judged]:
         """The relay's figures over the other's."""
         return [
-            Judged(
-                f"{outcome.name}, {self.name}",
-                UNITS[name],
-                outcome.absolute(FIGURES[name], self.other),
-                spread(outcome.ratios(FIGURES[name], RELAY, self.other)),
-                goal,
-            )
-            for outcome in self.found
-            for name, goal in _goals(outcome).items()
+            one
+            for each in self.found
+            for one in compared(each, f"{each.name}, {self.name}", RELAY, self.other, _goals(each))
         ]
 
     def report(self) -> str:

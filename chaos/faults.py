@@ -32,9 +32,8 @@ LONGER: Final = 3.0
 
 @dataclass(frozen=True)
 class Blow:
-    """A fault that strikes one broker (by its number) `after` seconds of being well, and lasts `lasting` seconds."""
+    """A fault that strikes a broker `after` seconds of being well, and lasts `lasting` seconds."""
 
-    broker: int
     fault: Fault
     after: float
     lasting: float
@@ -53,4 +52,4 @@ def blows(seed: int, broker: int, *, durable: bool, many: bool) -> Iterator[Blow
     while True:
         fault = chance.choices(faults, weights)[0]
         lasting = longer * chance.uniform(*FAULTS[fault][1:])
-        yield Blow(broker, fault, 0.2 + chance.expovariate(1 / well), lasting)
+        yield Blow(fault, 0.2 + chance.expovariate(1 / well), lasting)

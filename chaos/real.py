@@ -13,15 +13,15 @@ from sim import net
 class Clock(net.Clock):
     """Seconds since the clock was made, as they were when the event began that is under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
-        self._loop = asyncio.get_running_loop()
-        self._began = self._loop.time()
+        self.loop = loop
+        self._began = loop.time()
         self.now = 0.0
 
     def at(self, time: float, call: Callable[..., object], *arguments: Any) -> None:
         """Call this at a time."""
-        self._loop.call_at(self._began + time, self.do, call, *arguments)
+        self.loop.call_at(self._began + time, self.do, call, *arguments)
 
     def after(self, seconds: float, call: Callable[..., object], *arguments: Any) -> None:
         """Call this after so many seconds."""
@@ -29,7 +29,7 @@ class Clock(net.Clock):
 
     def do(self, call: Callable[..., object], *arguments: Any) -> None:
         """Call this as an event of now."""
-        self.now = self._loop.time() - self._began
+        self.now = self.loop.time() - self._began
         call(*arguments)
 
 
@@ -39,7 +39,7 @@ class End(net.End):
     def __init__(self, network: "Network", name: str) -> None:
         super().__init__(network, name)
         self._do = network.clock.do
-        self._loop = asyncio.get_running_loop()
+        self._loop = network.clock.loop
         self._socket = socket.socket()
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

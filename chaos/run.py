@@ -151,8 +151,8 @@ class Run:
 
     async def play(self, blows: Sequence[Iterable[Blow]], seconds: float, most: float = inf) -> None:
         """All of it. `blows` are by broker; they fall for so many seconds, or until there were so many of them."""
-        self._clock = Clock()
-        asyncio.get_running_loop().set_exception_handler(self._failed)
+        self._clock = Clock(asyncio.get_running_loop())
+        self._clock.loop.set_exception_handler(self._failed)
         self._note("relay", What.FATE, "starts")
         self._clients = []
         for name, habit in self.history.facts["scene"].clients.items():

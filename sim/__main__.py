@@ -22,23 +22,13 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m sim", description="Play clients, relays, brokers and the network in virtual time."
     )
     add = parser.add_argument
-    add(
-        "--seed", type=int, default=random.randrange(1_000_000), help="of all worlds; else drawn, and printed"
-    )
+    add("--seed", type=int, default=random.randrange(1_000_000), help="of all worlds; else drawn")
     add("--world", type=int, help="play this world alone")
     add("--seconds", type=float, help="for how long (60, where --worlds says nothing)")
     add("--worlds", type=int, default=inf, help="how many worlds")
     add("--jobs", type=int, default=1, help="how many processes play worlds (1)")
-    add(
-        "--watch",
-        nargs="?",
-        const="-",
-        metavar="FILE.svg",
-        help="print the world as a chart, or write it as SVG",
-    )
-    add(
-        "--shrink", action="store_true", help="make the world, or the first one with a finding, small: a test"
-    )
+    add("--watch", nargs="?", const="-", metavar="FILE.svg", help="print a chart, or write it as SVG")
+    add("--shrink", action="store_true", help="make the world, or the first with a finding, a small test")
     parsed = parser.parse_args(arguments)
     if parsed.watch and parsed.world is None and not parsed.shrink:
         parser.error("--watch needs --world or --shrink")
@@ -60,9 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _one(asked: argparse.Namespace) -> int:
-    """Play the world that is asked for, or the first one with a finding; make it small and watch it, if that is asked
-    for. Return the exit status.
-    """
+    """Play the world that is asked for, or the first with a finding; shrink and watch it. Return the exit status."""
     until = time.monotonic() + asked.seconds
     numbers = takewhile(lambda number: number < asked.worlds and time.monotonic() < until, count())
     for number in numbers if asked.world is None else [asked.world]:

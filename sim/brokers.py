@@ -18,6 +18,8 @@ OWN: Final = frozenset({b"destination", b"subscription", b"message-id", b"ack", 
 """Headers of a MESSAGE that the broker sets itself."""
 ASKED: Final = frozenset({b"receipt", b"transaction"})
 """Headers of a SEND that are about the SEND."""
+FEELINGS: Final = ("", "refuses", "goes")
+"""How a broker answers CONNECT: well, with an ERROR, or so that it goes at once after CONNECTED."""
 REFUSED: Final = b"access refused by the broker"
 """The message with which a broker refuses all clients."""
 SILENT: Final = (
@@ -130,9 +132,7 @@ class Message:
 
 @dataclass(eq=False)
 class Subscription:
-    """A subscription of one connection. It is named by its id or, without one, its destination. `ends`: it was ended,
-    and may be given messages for some time.
-    """
+    """A subscription. Its name is its id, or else its destination. `ends`: it was ended, but may be given some."""
 
     id: bytes | None
     name: bytes
@@ -157,8 +157,7 @@ class Wrong(Exception):
 
 class Broker:
     """A broker at one place of the network. It begins to listen with `start`. `rude`: it closes at DISCONNECT without
-    a RECEIPT. `feeling`: how it answers CONNECT: "" well, "refuses", or "goes" at once after CONNECTED. `said`: it
-    wrote so many frames after CONNECTED.
+    a RECEIPT. `feeling`: one of `FEELINGS`. `said`: it wrote so many frames after CONNECTED.
     """
 
     def __init__(
@@ -173,9 +172,10 @@ class Broker:
         self.chance = chance
         self.slowness = chance.choice((0.0, 0.001, 0.05, 0.05, 0.4))
         self.prefetch = chance.choice((1000, 4, 1))
+        self.kind = Session
         self.queues: dict[bytes, deque[Message]] = {}
         self.sessions: list[Session] = []
-        self.up = self.stalled = self.refuses = self.full = False
+        self.up = self.stalled = self.refuses = self.full = self.muted = False
         self.rude = chance.random() < 0.15
         self.feeling = ""
         self.web = self.secure = False
@@ -198,13 +198,12 @@ class Broker:
         """Be killed: of what was written at most so many bytes arrive, and what is not on the disk may be lost."""
         if not self.up:
             return
-        self.up = self.stalled = self.refuses = self.full = False
+        self.up = self.stalled = self.refuses = self.full = self.muted = False
         self.net.silent.discard(self.place)
         del self.net.places[self.place]
         self.note(What.FATE, detail=f"is killed; of what is on its way {most} bytes arrive")
         for session in list(self.sessions):
-            if session.line.end.peer is not None:
-                session.line.end.cut(most)
+            session.line.end.cut(most)
             session.line.close()
             session.over(again=True)
         for queue in self.queues.values():
@@ -216,27 +215,42 @@ class Broker:
                     message.safe = True
                     message.returned = self.product.recovers
 
-    def _turn(self, name: str, on: bool, *words: str) -> bool:
+    def cut(self, which: int, most: int) -> None:
+        """Cut a connection off: in each direction at most so many bytes arrive that are on their way."""
+        for session in self._one(which):
+            session.note(What.FATE, detail=f"is cut off; of what is on its way {most} bytes arrive")
+            session.line.end.cut(most)
+
+    def half_close(self, which: int, *_: int) -> None:
+        """Close the sending direction of a connection."""
+        for session in self._one(which):
+            session.note(What.FATE, detail="half-closes")
+            session.line.half_close()
+
+    def _one(self, which: int) -> list["Session"]:
+        """Return one of the connections, if there is one."""
+        return [self.sessions[which % len(self.sessions)]] if self.sessions else []
+
+    def _turn(self, name: str, on: int, *words: str) -> bool:
         """Turn what has this name on or off, of a broker that is up. Return whether it was otherwise."""
-        if not self.up or getattr(self, name) is on:
+        if not self.up or getattr(self, name) == on:
             return False
-        setattr(self, name, on)
+        setattr(self, name, bool(on))
         self.note(What.FATE, detail=words[not on])
         return True
 
-    def stall(self, on: bool) -> None:
+    def stall(self, on: int) -> None:
         """Hang: the port is open, and nothing is answered. Or go on."""
         for session in self.sessions if self._turn("stalled", on, "hangs", "goes on") else ():
-            session.line.slow = on
+            session.line.slow = self.stalled
             session.line.end.changed()
 
-    def mute(self, on: bool) -> None:
+    def mute(self, on: int) -> None:
         """Take no new connection, as where the queue is full; those that are there go on. Or take them again."""
-        if self.up and on is not (self.place in self.net.silent):
+        if self._turn("muted", on, "takes no connections", "takes connections again"):
             (self.net.silent.add if on else self.net.silent.discard)(self.place)
-            self.note(What.FATE, detail="takes no connections" if on else "takes connections again")
 
-    def refuse(self, on: bool) -> None:
+    def refuse(self, on: int) -> None:
         """End all connections, and answer each CONNECT with an ERROR: the broker serves nobody. Or serve again."""
         if on and not self.refuses:
             self.part()
@@ -249,24 +263,21 @@ class Broker:
             for session in list(self.sessions):
                 session.part()
 
-    def fill(self, on: bool) -> None:
+    def fill(self, on: int) -> None:
         """Reject what comes for a queue, where the product does that: all queues are full. Or have room again."""
         if self.product.late:
             self._turn("full", on, "has full queues", "has room again")
 
-    def feel(self, how: str) -> None:
+    def feel(self, how: int) -> None:
         """Answer CONNECT in this way from now on."""
-        if self.feeling != how:
-            self.feeling = how
-            self.note(What.FATE, detail=how or "is well")
+        if self.feeling != FEELINGS[how]:
+            self.feeling = FEELINGS[how]
+            self.note(What.FATE, detail=self.feeling or "is well")
 
     def calm(self) -> None:
         """Run and serve, whatever was before."""
-        self.stall(False)
-        self.refuse(False)
-        self.fill(False)
-        self.feel("")
-        self.mute(False)
+        for end in (self.stall, self.refuse, self.fill, self.feel, self.mute):
+            end(0)
         self.start()
 
     def _accept(self, end: End) -> None:
@@ -277,17 +288,13 @@ class Broker:
         if end.peer is not None and end.peer.owner is not None:
             self.history.owners[key] = end.peer.owner
         self.note(What.MET, self._connections)
-        session = self.meets(self._connections, end)
+        session = self.kind(self, self._connections, end)
         session.line.slow = self.stalled
         self.sessions.append(session)
 
-    def meets(self, number: int, end: End) -> "Session":
-        """Return a new connection."""
-        return Session(self, number, end)
-
     # Messages
 
-    def take(self, frame: Frame, session: int) -> Message | None:
+    def take(self, frame: Frame, session: int) -> list[Message]:
         """Take a SEND. Return its message if it is in a queue."""
         self._count += 1
         destination = frame.headers[b"destination"]
@@ -300,13 +307,13 @@ class Broker:
                 for subscription in each.subscriptions:
                     if subscription.destination == destination:
                         each.deliver(subscription, message)
-            return None
+            return []
         if self.full:
             self.note(What.FORGOT, session, detail=message.text)
-            return None
+            return []
         self.queues.setdefault(destination, deque()).append(message)
         self.dispatch(destination)
-        return message
+        return [message]
 
     def back(self, message: Message) -> None:
         """Put a message that was not acknowledged into its queue again, at its old place; a topic drops it."""
@@ -334,9 +341,7 @@ class Broker:
 
 
 class Session:
-    """A connection to a broker. What reads a frame returns whether it is confirmed; it raises `Wrong`, or `KeyError` of
-    a header.
-    """
+    """A connection. What reads a frame returns whether it is confirmed; it raises `Wrong`, or `KeyError` of a name."""
 
     def __init__(self, broker: Broker, number: int, end: End) -> None:
         self.broker = broker
@@ -540,11 +545,10 @@ class Session:
 
     def _take(self, frame: Frame) -> None:
         """Take a SEND, which may have been in a transaction."""
-        message, receipt = self.broker.take(frame, self.number), frame.headers.get(b"receipt")
+        taken, receipt = self.broker.take(frame, self.number), frame.headers.get(b"receipt")
         self._took += 1
         self._confirms = self._confirms or receipt is not None
-        taken = [message] if message is not None else []
-        if message is None and self.broker.full and not frame.headers[b"destination"].startswith(b"/topic/"):
+        if self.broker.full and not (taken or frame.headers[b"destination"].startswith(b"/topic/")):
             if self._confirms:
                 self._leave()
         elif not self.product.late:

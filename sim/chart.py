@@ -1,6 +1,4 @@
-"""A history as a sequence chart: time on the left, a column for each client, relay and broker, words on the right. As
-text, or as SVG.
-"""
+"""A history as a chart, of text or SVG: the time, a column for each client, relay and broker, and words."""
 
 from collections.abc import Iterator
 from html import escape

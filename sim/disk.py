@@ -5,14 +5,14 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
 
-from sim.net import Clock, in_place_of
+from sim.net import Clock, Reactor, in_place_of
 from stomprelay.journal import disk, segment, writer
 from stomprelay.journal.block import Block, BlockKind, Damage
 from stomprelay.journal.schema import Context
@@ -25,7 +25,7 @@ MEMORY: Final = "/dev/shm"
 
 class Disk:
     """The disk of one world. `room`: how many bytes it still takes; None: any number. `failed`: it did not take all.
-    `alive` returns whether the relay lives whose journal starts next.
+    `reactor`: of the relay whose journal starts next.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -33,7 +33,7 @@ class Disk:
         self.room: int | None = None
         self.failed = False
         self._folder = TemporaryDirectory(prefix="sim-", dir=MEMORY if Path(MEMORY).is_dir() else None)
-        self.alive: Callable[[], bool] = lambda: True
+        self.reactor: Reactor | None = None
 
     def settings(self) -> JournalSettings:
         """Return how a relay writes its journal here."""
@@ -51,9 +51,7 @@ class Disk:
         return count
 
     def recorded(self) -> tuple[Counter[tuple[str, bytes, bytes]], list[str], bool]:
-        """Return how often each frame was recorded, by side, command and body; what is damaged; and whether the disk
-        failed. Remove all.
-        """
+        """Return how often each frame was recorded; what is damaged; and whether the disk failed. Remove all."""
         frames: Counter[tuple[str, bytes, bytes]] = Counter()
         damages = []
         for path in sorted(Path(self._folder.name).iterdir()):
@@ -74,7 +72,7 @@ class _Thread:
     def __init__(self, target: Any, **_: Any) -> None:
         self._writer = target.__self__
         self._disk = OS.disk
-        self._alive = OS.disk.alive
+        self._reactor = OS.disk.reactor
 
     def start(self) -> None:
         self._writer.begin()
@@ -84,7 +82,7 @@ class _Thread:
         self._disk.clock.after(self._writer._settings.flush_interval, self._turn)
 
     def _turn(self) -> None:
-        if not self._alive():
+        if not self._reactor.alive:
             file = self._writer._segments._file
             if file >= 0:
                 os.close(file)

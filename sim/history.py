@@ -50,9 +50,7 @@ class What(Enum):
 
 
 class Event(NamedTuple):
-    """One event. `who`: the client `c1`, the broker `a`, or `relay`. `session`: the number of the connection of this
-    client or broker.
-    """
+    """One event. `who`: the client `c1`, the broker `a`, or `relay`. `session`: the number of its connection."""
 
     at: float
     who: str

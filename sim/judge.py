@@ -15,7 +15,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
-from sim.case import LOST, Case, Sent, Stay, arranged, shown, topic
+from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
@@ -44,19 +44,15 @@ class Finding(NamedTuple):
 
 
 def without_relay(case: Case, stay: Stay) -> bool:
-    """Return whether the relay was killed or stopped while this connection was there, or refused it."""
+    """Return whether no relay took clients when this connection began, or one began or ceased to until its end."""
     told = [each for each in case.fates if each.who == "relay" and each.detail in TAKES + LEAVES]
-    before = [each.detail in TAKES for each in told if each.at <= stay.began]
-    within = [each.detail for each in told if stay.began < each.at <= stay.end]
-    away = any(each in LEAVES and (stay.connected is None or each != LEAVES[0]) for each in within)
-    return away or "hands over" in within or before[-1:] != [True]
+    told = [each for each in told if each.at <= stay.end]
+    return not told or told[-1].detail in LEAVES or told[-1].at > stay.began
 
 
 TAKES: Final = ("starts", "hands over", "takes new clients")
 LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
-AGAIN: Final = {b"SUBSCRIBE": 0, b"SEND": 1, b"COMMIT": 1}
-"""In which order a next broker gets frames. The RECEIPT of another frame the relay may give itself."""
 ENDS_OF: Final = {
     "is killed": {"starts"},
     "hangs": {"goes on", "starts"},
@@ -87,17 +83,18 @@ def first_fate(case: Case) -> float:
     return min(happened(case), default=inf)
 
 
-def nobody_else(case: Case) -> bool:
-    """Return whether no broker was well all the time and in time, so that a client which leaves may have to be told."""
-    ill = {event.who for event in troubles(case)}
-    ill |= {each.detail.removeprefix("tcp://").partition(" ")[0] for each in case.fates}
-    rude = any(event.detail == "closes at DISCONNECT" for event in case.fates)
-    short = case.least["disconnect_timeout"] < SOON
-    names, routes = [*case.scene.brokers], int(case.scene.routed)  # the last broker is that of the route
-    alone = any(each and ill.issuperset(each) for each in (names[: len(names) - routes], names[-1:] * routes))
+def steady(case: Case) -> bool:
+    """Return whether a broker of a list was well all the time, and in time, so that nobody is told that none is."""
+    scene, least = case.scene, case.least
+    single = scene.kind == "failover" and not scene.routed and "brokers" not in least
     # failover.md, "Together": no other broker is asked as long as others are served by the one that closes
-    bound = case.goes and case.scene.settings["policy"] is Policy.TOGETHER
-    return rude or short or case.scene.kind != "failover" or alone or bound
+    bound = case.goes and scene.settings["policy"] is Policy.TOGETHER
+    # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
+    short = slowest(case) or least["disconnect_timeout"] < SOON or case.counters.get("connects_prevented")
+    rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
+    begins = min([each.began for each in case.stays.values()], default=inf)
+    well = any(since <= begins and until == inf for since, until in spells(case))
+    return single and well and not (bound or short or rude)
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
@@ -126,9 +123,9 @@ def owing(case: Case, stay: Stay) -> bool:
 
 
 def refused(case: Case, stay: Stay) -> float:
-    """Return when a client sent what ends its session: what `loss = "reject"` may refuse (translation.md), what belongs
-    to another upstream than its transaction (failover.md, "Routes"), or a COMMIT that gets an ERROR (the same page,
-    "What the client did when the broker died").
+    """Return from when on a client sent what may end its session: what `loss = "reject"` refuses (translation.md), a
+    transaction where there are routes (failover.md, "Routes"), or one that gets an ERROR (the same page, "What the
+    client did when the broker died").
     """
     odd = [
         send.event.at
@@ -140,15 +137,10 @@ def refused(case: Case, stay: Stay) -> float:
     links = case.serving[stay.client, stay.number]
     if b"1.0" in [case.versions.get(each) for each in links]:  # translation.md, "NACK": it is an ERROR
         odd += [each.at for each in stay.sent if each.command == b"NACK"]
-    if any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors):
-        odd += [each.at for each in stay.over.values() if each.command == b"COMMIT"]
-    for name in (
-        {*stay.inside, *[each.transaction or b"" for each in stay.sends]} if case.scene.routed else ()
-    ):
-        parts = [each.event for each in stay.sends if each.transaction == name] + stay.inside.get(name, [])
-        parts.sort(key=lambda each: each.at)
-        places = [each.headers[b"destination"].startswith(b"/queue/c") for each in parts]
-        odd += [each.at for each, routed in zip(parts, places, strict=True) if routed is not places[0]]
+    told = any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors)
+    spans = (b"SEND", b"ACK", b"NACK") if case.scene.routed else ()
+    ends = (*spans, b"COMMIT") if told else spans
+    odd += [each.at for each in stay.sent if each.command in ends and b"transaction" in each.headers]
     return min(odd, default=inf)
 
 
@@ -546,19 +538,17 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 if place < max(known[origin[:2]], default=-1):
                     yield f"{stay} read {shown(event.body)} too late"
                 known[origin[:2]][place] = event.at
-        # failover.md, "When the relay ends a session": from then on RECEIPTs come, and no MESSAGEs
-        ends = min(stay.left, stay.faulty, refused(case, stay))
-        for send in stay.sends if case.scene.kind != "fanout" and not stay.errors else ():
-            took, sure = case.took.get(send.body, []), send.confirmed is not None and not send.transaction
-            if sure and (at := send.confirmed or 0.0) < ends and len(took) == 1:
+        # While nothing has happened to anybody, a client has soon what it is given.
+        # failover.md, "When the relay ends a session": it sends RECEIPTs, and no MESSAGEs, for `disconnect_timeout`
+        ends = min(stay.left, stay.faulty, refused(case, stay), stay.halved, stay.silent, first)
+        told = [stay.end] * (stay.ended is None or stay.ended.detail != "left") + [e.at for e in stay.errors]
+        ends = min([ends, stay.end, *[at - patience for at in told]])
+        ends = ends if case.exact and not (stay.odd or owing(case, stay)) else -inf
+        for send in stay.sends if case.scene.kind != "fanout" else ():
+            took, at = case.took.get(send.body, []), send.confirmed or inf
+            if at < ends and not send.transaction and len(took) == 1:
                 key = took[0].who, took[0].session
                 known[key].setdefault(sum(each.at < took[0].at for each in given[key]) - 1, at)
-        # while nothing has happened to anybody, a client has soon what it is given
-        # An ERROR, or the end, comes up to `disconnect_timeout` after the last MESSAGE.
-        told = [event.at - patience for event in stay.errors]
-        told.append(stay.end - patience * (stay.ended is None or stay.ended.detail != "left"))
-        ends = min(ends, stay.halved, stay.silent, first, *told)
-        ends = ends if case.exact and not (stay.odd or owing(case, stay)) else -inf
         gone = {name: each.at for name, each in stay.unsubscribed.items()}
         due: dict[bytes, list[str]] = defaultdict(list)
         for key in {*known, *[key for key, owner in owners.items() if owner is stay]}:
@@ -580,20 +570,29 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     be lost, or it is counted as possibly lost.
     """
     scene = case.scene
-    missing = [each for each in case.sends if each.number is not None and not case.took.get(each.body)]
-    missing = [each for each in missing if promised(case, each)]
+    # what a broker takes that has hung, it may take long after the session's end
+    last = case.least["disconnect_timeout"] + 1.0 if case.seen else inf
+    late = [each for each in case.sends if each.number is not None]
+    late = [each for each in late if all(at.at > each.stay.end + last for at in case.took.get(each.body, ()))]
+    late = [each for each in late if promised(case, each)]
+    missing = [each for each in late if not case.took.get(each.body)]
     sure = scene.confirm and scene.kind == "failover" and not scene.routed
     patience, well_from = case.least["disconnect_timeout"], spells(case)
-    for send in missing:
+    for send in late:
         # failover.md, "SEND without `receipt`": a plain address keeps nothing
         stay, kept = send.stay, (scene.confirm and scene.kind != "plain") or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
-        # the same page, "Together": for 5 seconds it asks no other
-        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and case.exact
+        # the same page, "Together": for 5 seconds it asks no other; a half-closed client's time began at `halved`
+        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and stay.halved == inf
+        well = well and case.exact
         well = well and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
         if sure and well and not (stay.orderly or stay.errors or stay.odd or chokes(case, stay)):
-            yield f"{stay} left {send} behind, which no broker took, and one was well"
-        if sure and (stay.ended is None or stay.orderly) and not stay.errors:
+            yield f"{stay} left {send} behind, which no broker took in time, and one was well"
+        if send not in missing:
+            continue
+        # the RECEIPT of DISCONNECT comes behind those of all SENDs that are kept
+        orderly = stay.orderly and (sure or (kept and scene.kind == "failover" and not scene.routed))
+        if (orderly or (sure and stay.ended is None)) and not stay.errors:
             yield f"{stay}: no broker took {send}, and nobody was told"
         if stay.told and kept and scene.kind != "fanout" and not case.counters.get("fanout_overflowed"):
             yield f"{stay} read {stay.told.frame}, and {send} was not delivered"
@@ -733,8 +732,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
         # settings.md, `linger`: the ERROR of a frame at fault, or of a limit, may need longer on a slow network
         fault = case.scene.tight or min(refused(case, stay), stay.faulty) < inf
-        late = case.scene.weather[2] > 0.1 and fault
-        if lost and not (stay.errors or late or stay.odd or stay.orderly or stay.halved < inf):
+        lost = lost and (case.exact or not fault)
+        if lost and not (stay.errors or stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
         known = case.scene.clients[stay.client].known
         strange = stay.faulty < inf or stay.odd or not known or chokes(case, stay)
@@ -742,87 +741,66 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             continue
         for event in stay.errors:
             text = event.headers.get(b"message", b"")
-            due = [cause for begins, (cause, _) in EXCUSES.items() if text.startswith(begins)]
-            if not causes(case, stay, event.at).intersection(due):
+            due = [cause for cause, each in EXCUSES.items() if text.startswith((*each.split(b"|"),))]
+            if not causes(case, stay).intersection(due):
                 yield f"{stay} read {event.frame}"
 
 
 EXCUSES: Final = {
-    b"the outcome of a transaction is unknown": ("a COMMIT", "failover.md: COMMIT, not answered"),
-    b"the transaction cannot be committed": ("a COMMIT", "failover.md: an ACK in a transaction"),
-    b"the quorum cannot be reached": ("a fan-out", "failover.md: Fan-out"),
-    b"a transaction cannot span upstreams": ("a route", "failover.md: Routes"),
-    b"connection to the broker was lost": ("it leaves", "failover.md: DISCONNECT, half-closed connections"),
-    REFUSED: ("no other broker", "failover.md: CONNECT, not answered yet"),
-    b"the broker did not answer CONNECT with CONNECTED": ("well again", "errors.md: it serves no client"),
-    b"a frame cannot be delivered": ("full queues", "failover.md: A frame that costs brokers ..."),
-    b"NACK cannot be said to the broker": ("an older broker", "translation.md: NACK"),
-    b"a header cannot be said": ("losses are rejected", "configuration.md: loss"),
-    b"heart-beat missed": ("silence", "failover.md: When the relay ends a session"),
-    b"Subscription not found": ("UNSUBSCRIBE", "RabbitMQ's own, for deliveries behind it"),
-    b"AMQP channel died": ("ACKs twice", "RabbitMQ's own"),
-    b"not found": ("ACKs twice", "ActiveMQ's own"),
-    b"AMQ339013 Error committing": ("a COMMIT", "Artemis's own, when it stops"),
-    b"AMQ339018 Error acknowledging": ("ACKs twice", "Artemis's own; it gives the message again"),
-    b"AMQ339025 failed to ack": ("an ABORT", "Artemis's own, for what was acknowledged in it"),
-    b"Unexpected ACK received": ("an ABORT", "ActiveMQ's own, as well"),
-    b"the token has expired": ("a token", "access.md: when the token expires"),
-    b"access refused": ("a token", "access.md: what the log says"),
-    b"the relay is short of memory": ("little memory", "configuration.md: memory"),
-    b"no common STOMP version": ("versions", "operating.md: Reload"),
-    b"body too large": ("body", "operating.md: Reload"),
-    b"too many connections": ("clients", "operating.md: Reload"),
-    b"not allowed": ("denied", "operating.md: Reload"),
-    b"it cannot be told what is asked for": ("denied", "access.md: a CR that ends no line"),
-    b"a subscription is no longer allowed": ("denied", "operating.md: Reload"),
+    # failover.md, "What the client did when the broker died": COMMIT, and an ACK in a transaction; Artemis's own
+    "COMMIT": b"the outcome of a transaction is unknown|the transaction cannot be committed|AMQ339013 Error",
+    "ABORT": b"AMQ339025 failed to ack|Unexpected ACK received",  # Artemis's and ActiveMQ's, for ACKs in it
+    "NACK": b"NACK cannot be said to the broker",  # translation.md: NACK
+    "UNSUBSCRIBE": b"Subscription not found",  # translation.md, R65
+    # failover.md, "DISCONNECT" and half-closed connections; "Fan-out"; "Routes"
+    "no broker": b"connection to the broker was lost|the quorum cannot be reached|a transaction cannot span",
+    # failover.md, "When a client does get an ERROR"; errors.md: it serves no client
+    "it goes": REFUSED + b"|the broker did not answer CONNECT with CONNECTED",
+    # failover.md, "What counts against a broker": it was lost twice just then
+    "two losses": b"the broker closed the connection when it was sent CONNECT",
+    "full queues": b"a frame cannot be delivered",  # failover.md, "A frame that costs brokers their connection"
+    "losses are rejected": b"a header cannot be said",  # configuration.md: loss
+    "silence": b"heart-beat missed",  # failover.md, "When the relay ends a session"
+    # RabbitMQ's, ActiveMQ's and Artemis's own
+    "ACKs twice": b"AMQP channel died|not found|AMQ339018 Error acknowledging",
+    "a token": b"the token has expired|access refused",  # access.md: when it expires; what the log says
+    "little memory": b"the relay is short of memory",  # configuration.md: memory
+    # operating.md, "Reload"; access.md: a CR that ends no line
+    "versions": b"no common STOMP version",
+    "body": b"body too large",
+    "clients": b"too many connections",
+    "denied": b"not allowed|it cannot be told what is asked for|a subscription is no longer allowed",
 }
-"""The ERRORs that a client may read behind several brokers, by how they begin: what must have happened, as `causes`
-names it, and where the documents say so.
+"""The ERRORs that a client may read behind several brokers, by how they begin, after what must have happened, as
+`causes` names it.
 """
 
 
-def causes(case: Case, stay: Stay, at: float) -> set[str]:
-    """Return what may cause an ERROR that a client read then; of what a reload changed the names of the settings."""
-    scene, before = case.scene, [each for each in case.fates if each.at <= at]
-    products = [product for product, _ in scene.brokers.values()]
-    refuses = any(each.detail == "refuses" for each in before)
-    lost = any(stay.began - 5.0 <= each.at <= at and each.detail != "refuses" for each in troubles(case))
-    route = [*scene.brokers][-1:] if scene.routed else []
-    paused = {each.detail[6:].split()[0] for each in before if "out of" in each.detail}.union(route)
-    # failover.md, "Routes": the broker of a route is asked when a destination first needs it
-    lost = (
-        lost
-        or scene.brokers.keys() <= paused
-        or any((e.who, e.detail) == (*route, "refuses") for e in before)
-    )
-    # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
-    slow = slowest(case) > case.least["disconnect_timeout"] / 2 - 0.5
-    lost = lost or (min(stay.left, stay.halved) < at and slow)
-    lost = lost or any(each.detail == "goes" for each in before)
-    odd = scene.auth and scene.clients[stay.client].chokes  # its login is refused, or its token expires soon
-    full = any(each.detail == "has full queues" for each in before)  # ends connections that ask for receipts
-    old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
+def causes(case: Case, stay: Stay) -> set[str]:
+    """Return what may cause an ERROR that a client reads: the commands that it sent, and what holds in its world; of
+    what a reload changed the names of the settings.
+    """
+    scene, details = case.scene, [each.detail for each in case.fates]
+    harm = {each.detail for each in troubles(case)}
+    paused = {each.split()[0] for each in details if each.endswith("is taken out of service")}
+    all_paused = len(paused) + scene.routed >= len(scene.brokers)
     found = {
-        "a COMMIT": any(each.command == b"COMMIT" for each in stay.over.values()),
-        "an ABORT": any(each.command == b"ABORT" and each.at <= at for each in stay.over.values()),
-        "a fan-out": scene.kind == "fanout" or (scene.routed and min(stay.left, stay.halved) < inf),
-        "a route": scene.routed,
-        "it leaves": (stay.left < inf and nobody_else(case)) or stay.halved < inf,
-        "no other broker": refuses and (lost or full or stay.connected is None),
-        "full queues": full,
-        # failover.md, "What counts against a broker": a probe finds the broker well before and after two attempts
-        "well again": stay.connected is None
-        and any(each.detail == "serves again" and each.at > stay.began for each in before),
-        "an older broker": scene.clients[stay.client].version != b"1.0" and bool(old),
+        "no broker": not steady(case),
+        # failover.md, "When a client does get an ERROR": the next broker's refusal is final
+        "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused),
+        "two losses": stay.connected is None
+        and sum(e.at > stay.began and e.detail.startswith(("is killed", "is cut")) for e in case.fates) > 1,
+        "full queues": "has full queues" in details,  # ends connections that ask for receipts
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,
-        "UNSUBSCRIBE": bool(stay.unsubscribed),
-        "ACKs twice": any(product.across or product.early for product in products),
-        "a token": odd,
+        "ACKs twice": any(product.across or product.early for product, _ in scene.brokers.values()),
+        "a token": scene.auth and scene.clients[stay.client].chokes,
         "little memory": scene.settings["memory"] < 1 << 30,
     }
-    reads = [each.detail for each in before if each.detail.startswith("reads its configuration")]
-    return {name for name, holds in found.items() if holds}.union(*[each.split()[3:] for each in reads])
+    reads = [each.split()[3:] for each in details if each.startswith("reads its configuration")]
+    return {name for name, holds in found.items() if holds}.union(
+        *reads, [each.command.decode() for each in stay.sent]
+    )
 
 
 def uneventful(case: Case) -> bool:
@@ -848,37 +826,33 @@ def undisturbed(case: Case) -> bool:
 
 @rule_of_brokers
 def everybody_is_served(case: Case) -> Iterator[str]:
-    """No client waits for CONNECTED or a RECEIPT for `SOON` seconds of calm weather, or with heart-beats and several
-    brokers for `ENOUGH` seconds in which one broker is well; but who owes too many ACKs waits until it gives them.
+    """No client waits for CONNECTED or a RECEIPT for `SOON` seconds of calm weather, nor for `ENOUGH` seconds before
+    anything happens, or with heart-beats and several brokers while one is well. Who owes too many ACKs, or sent what
+    ends its session, waits. Times are longer where brokers are asked frame by frame, or go.
     """
-    scene, settings = case.scene, case.scene.settings
-    steady = scene.kind == "failover" and not scene.routed and settings["beats"] and undisturbed(case)
-    well = uneventful(case)
-    # failover.md, "Together": for 5 seconds new sessions wait for a broker that accepts no connection
-    enough = ENOUGH + 5.0 * (settings["policy"] is Policy.TOGETHER)
-    good = [(*each, enough) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
-    slow = slowest(case)
-    quick = [(-inf, inf if well else first_fate(case), 2.5 + slow)]
+    scene, slow, first = case.scene, slowest(case), first_fate(case)
+    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before; and so
+    # where `resend_buffer` has room for one
+    late = slow * len(case.sends) * ("frames_resent" in case.counters or case.least["buffer"] < 1 << 20)
+    calm = 40.0 + late if late else SOON + case.goes
+    simple = case.exact and calm == SOON and scene.settings["policy"] is not Policy.TOGETHER
+    beats = scene.kind == "failover" and not scene.routed and scene.settings["beats"] and undisturbed(case)
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
-    mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
+    versions = [*scene.versions, *[each for _, each in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
-    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
-    one_by_one = "frames_resent" in case.counters and slow
     for stay in case.stays.values():
-        if without_relay(case, stay) or chokes(case, stay):
+        if without_relay(case, stay) or chokes(case, stay) or owing(case, stay):
             continue
-        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON + case.goes)]
-        old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
-        for since, until, what in _waits(case, stay) if not owing(case, stay) else ():
-            late = [each.event.at <= since and (each.confirmed or inf) > case.calm for each in stay.sends]
-            pause = SLOWEST * sum(late) if one_by_one else 0.0
-            # failover.md, "How long it takes": DISCONNECT waits for the receipt of what an ERROR answered
-            pause += settings["disconnect_timeout"] * stay.odd
-            clock = clear + good * (not old) + (quick if what != "CONNECTED" else [])
-            spans = [(min(until, end) - max(since, start), most) for start, end, most in clock]
-            spans = [(span, most) for span, most in spans if span > case.within(most + pause)]
-            if spans:
-                yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
+        old = hangs and b"1.0" in (scene.clients[stay.client].version, *versions)
+        well = spells(case) if beats and not old else []
+        for since, until, what in _waits(case, stay):
+            soon = ENOUGH if what == "CONNECTED" else 2.5 + slow
+            clock = [(case.calm, inf, calm)] * (stay.faulty == inf and not stay.odd)
+            clock += [(-inf, first, soon), *[(*each, ENOUGH) for each in well]] * simple
+            for start, end, most in clock:
+                if min(until, end) - max(since, start) > case.within(most):
+                    yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}"
+                    break
 
 
 def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
@@ -887,12 +861,10 @@ def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
     """
     last = max([event.at for event in case.history.events[-1:]], default=0.0)
     gone = min([stay.end, stay.silent, last, *[each.at for each in stay.errors]])
-    if stay.connected is None:
-        yield stay.began, gone, "CONNECTED"
-        return
-    yield stay.began, stay.connected.at, "CONNECTED"
-    for name, asked in stay.asked.items():
-        receipt, since = stay.receipts.get(name), max(asked.at, stay.connected.at)
+    there = gone if stay.connected is None else stay.connected.at
+    yield stay.began, there, "CONNECTED"
+    for name, asked in stay.asked.items() if stay.connected is not None else ():
+        receipt, since = stay.receipts.get(name), max(asked.at, there)
         if asked.command in (b"SEND", b"ACK", b"NACK") and b"transaction" in asked.headers:
             end = stay.over.get(asked.headers[b"transaction"])
             passed = end is None or (case.scene.kind == "plain" and end.command == b"ABORT")
@@ -903,49 +875,32 @@ def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
 
 @rule_of_brokers
 def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
-    """A client that closed its sending direction, or was told by an ERROR that nothing is lost, reads all its RECEIPTs,
-    if nothing happens to brokers.
+    """A client reads all its RECEIPTs that closed its sending direction while brokers were well, got the RECEIPT of its
+    DISCONNECT in time, or was told by an ERROR that nothing is lost. Before anything happens, who has the RECEIPT of a
+    later frame has that of an earlier one.
     """
-    shaken = [each.at for each in case.fates if each.who in (*case.scene.brokers, "relay")]
-    rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
-    short = rude or case.least["disconnect_timeout"] < SOON
-    late = slowest(case) and slowest(case) + 1.0
-    single, first = case.scene.kind != "fanout" and not case.scene.routed, first_fate(case)
+    first, patience, late = first_fate(case), case.least["disconnect_timeout"], slowest(case)
+    several = case.scene.kind == "fanout" or case.scene.routed
+    # configuration.md, `disconnect_timeout`: so long DISCONNECT waits for RECEIPTs
+    short = patience < SOON or any(each.detail == "closes at DISCONNECT" for each in case.fates)
     for stay in case.stays.values():
-        refused = {each.headers.get(b"receipt-id") for each in stay.errors}
-        until = min([stay.end, stay.silent, *[each.at for each in stay.errors]])
-        proofs = [(stay.asked[name], read.at) for name, read in stay.receipts.items()]
-        # failover.md, "What the client did when the broker died": what is in a transaction is sent again with it
-        proofs = [each for each in proofs if stay.end < first or b"transaction" not in each[0].headers]
-        # failover.md, "When the relay ends a session": what has no RECEIPT may be lost
-        between = any(LOST in each.body for each in stay.errors)
-        proofs = proofs if single and not (stay.odd or between) else []
-        closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
-        calm = stay.halved > case.calm + SOON
-        calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
-        # configuration.md, `disconnect_timeout`: so long DISCONNECT waits for RECEIPTs
-        in_time = stay.orderly and stay.end < stay.left + case.scene.settings["disconnect_timeout"]
-        told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
+        until = min([stay.end, stay.silent, first, *[each.at for each in stay.errors]]) - (
+            late and late + 1.0
+        )
+        proofs = [stay.asked[name].at for name, read in stay.receipts.items() if read.at < until]
+        due = max([-inf, *proofs]) if not (several or short) else -inf
+        halved = stay.halved < inf and stay.ended is not None and stay.ended.detail == "closed"
+        halved = halved and not any(stay.halved - case.within(SOON) < at < stay.end for at in happened(case))
+        if not (stay.errors or short) and (halved or (stay.orderly and stay.end < stay.left + patience)):
+            due = inf
+        told = stay.told is not None and not several and not without_relay(case, stay)
+        quiet = not short and stay.end < first
+        named = {*stay.receipts, *[each.headers.get(b"receipt-id") for each in stay.errors]}
         for name, asked in stay.asked.items():
             # failover.md, "When the relay ends a session": within `disconnect_timeout`; the words are about SENDs
-            due = (
-                told
-                and asked.at < stay.faulty
-                and (asked.command == b"SEND" or not (short or first < stay.end))
-            )
-            due = due or (in_time and not (short or stay.errors))
-            due = due or (stay.halved < inf and closed and calm and not short)
-            # who has the RECEIPT of a later frame has that of an earlier one, if the next broker gets it later, too
-            # failover.md, "How long it takes": DISCONNECT waits for `disconnect_timeout`, and a broker may need longer
-            most = min(until, stay.left) if late and short else until
-            most -= late * (asked.command in (b"SEND", b"COMMIT"))
-            for proof, at in () if due or name in stay.receipts else proofs:
-                ordered = AGAIN.get(proof.command, -1) >= AGAIN.get(asked.command, 2) or at < first
-                due = due or (asked.at < proof.at and at < most and ordered)
-            inside = b"transaction" in asked.headers and (
-                asked.command in (b"SEND", b"ACK", b"NACK") or stay.errors
-            )
-            if due and name not in stay.receipts and not inside and name not in refused:
+            safe = told and asked.at < stay.faulty and (asked.command == b"SEND" or quiet)
+            inside = b"transaction" in asked.headers and (asked.command != b"COMMIT" or stay.errors)
+            if (safe or asked.at < due) and not (stay.odd or inside or name in named):
                 yield f"{stay} read all, and no RECEIPT {name.decode()}"
 
 
@@ -953,37 +908,31 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
 def a_session_ends(case: Case) -> Iterator[str]:
     """A session ends soon after its client sent DISCONNECT, closed its sending direction, read a last ERROR, or fell
     silent, though it had promised heart-beats; and who sends what nobody knows is told soon. This holds in calm
-    weather; for silence and faults always, where nothing happens to the relay and it always reads. In the end no
-    session is left. What is sent while no broker is well is read when one is (failover.md, "What the client did when
-    the broker died").
+    weather; for silence, and for faults before anything happens, always, where nothing happens to the relay and it
+    always reads. In the end no session is left.
     """
-    settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
+    patience, first = case.scene.settings["disconnect_timeout"], first_fate(case)
+    over = any(each.detail == "stops" and each.at > case.calm for each in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
     soon = case.seen and case.exact and case.least["buffer"] > 600 and undisturbed(case)
-    well = spells(case) if case.seen else []
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
+        silent = stay.silent if beats else inf
         told = min([stay.end, *[event.at for event in stay.errors]])
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
-        said = stay.errors[-1].headers.get(b"message") if stay.errors else None
-        open_still = said == b"Subscription not found" or (stay.odd and said == b"Processing error")
-        last_word = inf if owing(case, stay) or open_still else last_word  # RabbitMQ stays connected
+        said = stay.errors[-1].headers.get(b"message") if stay.errors else b""
+        # failover.md, "When a client does get an ERROR": RabbitMQ stays connected behind these
+        stays = said in (b"Subscription not found", b"Processing error")
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
-        fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
-        # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
-        fault += slowest(case) * len(stay.sends) * ("frames_resent" in case.counters)
-        for since, until, most, calm in (
-            (stay.left, stay.end, ENDS, case.calm),
-            (stay.halved, stay.end, ENDS, case.calm),
-            (last_word, stay.end, ENDS, case.calm),
-            (stay.silent if beats else inf, stay.end, SILENT, 0.0 if always else case.calm),
-            # failover.md, "What the client did when the broker died": frames are read when there is a broker
-            *[(stay.faulty, min(told, b), fault, max(a, 0.0 if always else case.calm)) for a, b in well],
-        ):
-            begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
-            if since < inf and until > begins + case.within(most):
+        times = [(stay.left, stay.end), (stay.halved, stay.end), (stay.faulty, told), (silent, stay.end)]
+        times += [(last_word, stay.end)] * (not owing(case, stay) and not stays)
+        clock = [(max(since, case.calm), until, ENDS) for since, until in times]
+        clock += [(silent, stay.end, SILENT), (stay.faulty, min(told, first), 2 * patience + 3.0)] * always
+        for since, until, most in clock:
+            begins = max(since, 0.0 if stay.connected is None else stay.connected.at)
+            if begins < inf and until > begins + case.within(most):
                 yield f"{stay} was to end or to be told from {since:.3f} on, and this came at {until:.3f}"
                 break
         else:
@@ -993,23 +942,20 @@ def a_session_ends(case: Case) -> Iterator[str]:
 
 @rule_of_brokers
 def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
-    """Relays open few connections to a broker in a second for each session, beside one for each that a client opens. A
-    session outlives its client by `disconnect_timeout`, which begins when the last of its bytes is read. Who resumes
-    a broker has it asked anew (failover.md, "Planned switch-over").
+    """Relays open few connections to a broker in a second for each session, where nobody has brokers asked anew
+    (failover.md, "Planned switch-over"). A session outlives its client by `disconnect_timeout`, which begins when the
+    last of its bytes is read.
     """
-    patience = case.scene.settings["disconnect_timeout"]
-    spans = [(each.began, each.end + case.within(patience)) for each in case.stays.values()]
-    resumed = [each.at for each in case.fates if each.detail.endswith("is in service")]
+    # In a second before its end a session may have opened some, too.
+    patience = case.within(case.scene.settings["disconnect_timeout"]) + 1.0
     last: dict[str, list[float]] = defaultdict(list)
-    for event in case.of[What.MET] if not case.rough else ():
+    anew = case.rough or any(each.detail.endswith("is in service") for each in case.fates)
+    for event in case.of[What.MET] if not anew else ():
         times = last[event.who]
         times[:] = [at for at in times if at > event.at - 1.0] + [event.at]
-        # In a second before its end a session may have opened some, too.
-        there = sum(begins <= event.at <= ends + 1.0 for begins, ends in spans)
-        anew = sum(event.at - 1.0 < at <= event.at for at in resumed)
-        # failover.md, "How long it takes": pauses from 10 ms on, each twice as long; and one to which it moved
-        most = 8 * there * (1 + anew) + 5
-        if len(times) > most + sum(event.at - 1.5 < begins <= event.at for begins, _ in spans):
+        there = sum(each.began <= event.at <= each.end + patience for each in case.stays.values())
+        # failover.md, "How long it takes": pauses from 10 ms on, each twice as long
+        if len(times) > 9 * there + 5:
             yield f"{event.who} got {len(times)} connections within a second"
             times.clear()
 
@@ -1019,16 +965,14 @@ def nobody_goes_to_a_paused_broker(case: Case) -> Iterator[str]:
     """A broker that is out of service gets no new connections."""
     paused: dict[str, float] = {}
     for event in case.history:
-        if event.what is What.FATE and event.who == "relay":
-            name, _, what = event.detail.removeprefix("tcp://").partition(" ")
-            forgets = event.detail == "starts" or event.detail.startswith("reads its configuration: brokers")
-            paused = {} if forgets else paused  # operating.md, "Reload": brokers that stay keep their pauses
-            if what == "is taken out of service":
-                paused.setdefault(name, event.at)
-            elif what == "is in service":
-                paused.pop(name, None)
-        elif event.what is What.CALM:
+        name, _, what = event.detail.removeprefix("tcp://").partition(" ")
+        if event.what is What.CALM:
             return
+        if event.what is What.FATE and event.who == "relay" and what == "is taken out of service":
+            paused.setdefault(name, event.at)
+        elif event.what is What.FATE and event.who == "relay":
+            # operating.md, "Reload": brokers that stay keep their pauses, a new relay has none
+            paused = {who: at for who, at in paused.items() if what == "is in service" and who != name}
         elif event.what is What.MET and event.at > paused.get(event.who, inf) + 1.0:
             yield f"{event.who} was out of service, and got a connection"
 

@@ -24,9 +24,7 @@ _KEPT: Final = TemporaryDirectory(prefix="sim-")
 
 @cache
 def certificate() -> str:
-    """Return the path of a certificate with its key, which is its own authority. All of its parts have fixed lengths,
-    so the handshakes of a world are alike each time.
-    """
+    """Return the path of a certificate with its key. Their lengths are fixed: the handshakes of a world are alike."""
     key = Ed25519PrivateKey.generate()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     made = (
@@ -44,8 +42,8 @@ def certificate() -> str:
 
 
 class Web:
-    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions of STOMP. `over`: the other end
-    has closed it. `early`: what waits for the end of the handshake.
+    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions. `over`: it is closed.
+    `early`: what waits for the end of the handshake.
     """
 
     def __init__(self, server: bool) -> None:

@@ -84,10 +84,10 @@ class Clock:
 
 class End:
     """One end of a connection. Its methods up to `close` are those of a socket. `notify` is called when there is
-    something to read, or room to write. `own`: of a relay. `shut`: it sends no more. `heard_all`: the other end does
-    so, and all of it has come. `sent`, `passed`: so many bytes it took, and the relay read of them. `marks`: where
-    frames end in them. `arrived`: what the relay read; None for an end of the relay's. `owner`: for which connection of
-    a client the relay opened this one.
+    something to read, or room to write. `own`: of a relay. `failure`: why the attempt to connect has failed. `shut`: it
+    sends no more. `heard_all`: the other end does so, and all of it has come. `sent`, `passed`: so many bytes it took,
+    and the relay read of them. `marks`: where frames end in them. `arrived`: what the relay read; None for an end of
+    the relay's. `owner`: for which connection of a client the relay opened this one.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class End:
         self.failure = self.sent = self.passed = 0
         self.marks: deque[tuple[int, Frame, int]] = deque()
         self.arrived: list[Arrival] | None = None
-        self._moving = self._notified = self._reset = False
+        self._asked = self._moving = self._notified = self._reset = False
 
     def fileno(self) -> int:
         return -1 if self.closed else self.descriptor
@@ -130,10 +130,10 @@ class End:
     def connect_ex(self, place: Place) -> int:
         if self.peer is not None:
             return errno.EISCONN
-        if not self.failure:
-            self.failure = errno.EINPROGRESS
+        if not self._asked:
+            self._asked = True
             self.net.connect(self, place)
-        return self.failure
+        return self.failure or errno.EINPROGRESS
 
     def recv(self, size: int) -> bytes:
         if self.closed:
@@ -155,7 +155,7 @@ class End:
             raise ConnectionResetError(errno.ECONNRESET, "reset")
         if self.heard_all:
             return b""
-        if self.failed:
+        if self.failure:
             raise OSError(self.failure, "not connected")
         raise BlockingIOError(errno.EAGAIN, "nothing to read")
 
@@ -206,19 +206,14 @@ class End:
             arrived.append(Arrival(self.net.clock.now, frame, behind))
 
     @property
-    def failed(self) -> bool:
-        """Whether the attempt to connect has failed."""
-        return self.failure not in (0, errno.EINPROGRESS)
-
-    @property
     def readable(self) -> bool:
         """Whether `recv` returns something, or raises for the connection's end."""
-        return bool(self.inbox) or self.heard_all or self.broken or self.failed
+        return bool(self.inbox or self.heard_all or self.broken or self.failure)
 
     @property
     def writable(self) -> bool:
         """Whether `send` takes something, or raises for the connection's end; whether an attempt has its outcome."""
-        return self.failed if self.peer is None else self.broken or len(self.outbox) < self.net.size
+        return self.failure > 0 if self.peer is None else self.broken or len(self.outbox) < self.net.size
 
     def reset(self) -> None:
         """The connection is reset: the peer has gone, or something on the way has cut it."""

@@ -76,9 +76,6 @@ class Step(NamedTuple):
     act: str
     values: tuple[int, ...] = ()
 
-    def __str__(self) -> str:
-        return f"{self.at:8.3f} {self.who} {self.act} {' '.join(map(str, self.values))}".rstrip()
-
 
 @dataclass(frozen=True)
 class Scene:
@@ -203,10 +200,6 @@ class Plan(NamedTuple):
     scene: Scene
     steps: tuple[Step, ...]
 
-    def script(self) -> str:
-        """Return the plan as text, a step a line."""
-        return "\n".join([str(self.scene), *map(str, self.steps)])
-
 
 def draw(seed: int, number: int) -> Plan:
     """Return the plan of a world."""
@@ -282,6 +275,9 @@ def draw(seed: int, number: int) -> Plan:
     if moment.random() < 0.5:
         scene, steps = _moment(moment, scene)
     scene, steps = _rarer(Random(f"{seed}/{number}/rare"), scene, steps)
+    crowd = Random(f"{seed}/{number}/crowd")
+    if crowd.random() < 0.25:
+        scene, steps = _crowd(crowd, scene)
     unspeakable = Random(f"{seed}/{number}/unspeakable")
     if unspeakable.random() < 0.04:
         scene, steps = _unspeakable(unspeakable, scene, steps)
@@ -361,7 +357,7 @@ def _moment(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
     if how == "then":
         at, name = max([step.at for step in steps]) + choice((0.05, 0.3, 1.0)) * random(), choice(hit)
         steps += _trouble(chance, second, at, name, names.index(name))
-    leaves = choice(("", *["disconnect"] * 3, "vanish", "vanish", *_ENDS))
+    leaves = choice(_LEAVES)
     for name in clients:
         steps += _busy(chance, name, begins + late, length, leaves, poisons)
     scene = replace(
@@ -377,6 +373,52 @@ def _moment(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
         versions=(),
     )
     return scene, steps
+
+
+def _crowd(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
+    """Return a simple scene with five clients, and steps. All that happens comes at four times, one soon after the
+    other: brokers have trouble at the first two, an operator may take such a broker out of service then; clients send
+    and read at any of them, and leave last, each in its own order.
+    """
+    random, choice = chance.random, chance.choice
+    kind = choice((scene.kind, "failover")) if len(scene.brokers) > 1 + scene.routed else scene.kind
+    scene, _ = _moment(chance, replace(scene, kind=kind))
+    habits, names = [*scene.clients.values()] * 5, [*scene.brokers]
+    clients = {f"c{at + 1}": habits[at] for at in range(5)}
+    times = [1.0 + random()]
+    for _ in range(3):
+        times.append(times[-1] + choice((0.03, 0.3, 1.0)) * (0.5 + random()))
+
+    def soon(first: int = 0, last: int = 4) -> float:
+        return choice(times[first:last]) + 0.03 * random()
+
+    steps = []
+    for _ in range(choice((2, 3, 3))):
+        what, at, looks = choice(_TROUBLES), soon(0, 2), random() < 0.4
+        for name in choice((names[:1], names[:1], names, [choice(names)])):
+            steps += _trouble(chance, what, at, name, names.index(name))
+            steps += _trouble(chance, "pause", soon(1), name, names.index(name)) if looks else []
+    for name in clients:
+        here = 0.3 * random() if random() < 0.8 else soon()
+        steps.append(Step(here, name, "connect"))
+        for _ in range(choice((0, 1, 2, 2))):
+            steps.append(Step(here + 0.4, name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
+        at, send = soon(), (choice((0, 2, 3)), int(random() < 0.7), 0, 0)
+        steps += [Step(at + 0.01 * random(), name, "send", send) for _ in range(choice((1, 3, 6)))]
+        steps += [Step(at + 0.01, name, "disconnect")] * (random() < 0.3)  # it came for this only
+        for act, value in (("burst", 6), ("burst", 6), ("unsubscribe", 1), ("ack", 1), ("ack", 1)):
+            if random() < 0.5:
+                steps.append(Step(soon(), name, act, (int(random() * 4), value)))
+        if random() < 0.7:
+            steps += [Step(soon(1), name, act) for act in (choice(_LEAVES), choice(("", *_ENDS[1:4]))) if act]
+    settings = scene.settings | {"unacknowledged": choice((1000, 3, 1))}
+    return replace(scene, clients=clients, settings=settings), steps
+
+
+_TROUBLES: Final = (
+    *["kill", "hang", "restart"] * 3,
+    *["stall", "away", "goes", "part", "mute", "pause"],
+)
 
 
 def _unspeakable(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
@@ -434,6 +476,14 @@ def _busy(chance: Random, name: str, begins: float, length: float, leaves: str, 
     return steps
 
 
+_ACTS: Final = (
+    *["send"] * 9,
+    *["ack"] * 8,
+    *["subscribe", "begin", "commit"] * 2,
+    *["burst", "unsubscribe", "nack", "abort", "pause", "connect"],
+)
+_ENDS: Final = ("disconnect", "vanish", "reset", "half_close", "fault", "silence")
+_LEAVES: Final = ("", *["disconnect"] * 3, "vanish", "vanish", *_ENDS)
 _STORIES: Final = (
     *[("kill", "", "")] * 3,
     *[("kill", "then", "pause")] * 3,
@@ -472,6 +522,21 @@ def _trouble(chance: Random, what: str, at: float, name: str, number: int) -> li
             return [Step(at, name, "part")]
         case "away":
             return [Step(at, name, "kill", (most,))]
+        case "hang":
+            return [
+                Step(at, name, "stall", (1,)),
+                Step(at + chance.choice((0.3, 2.0, 6.0)), name, "kill", (0,)),
+            ]
+        case "restart":  # it takes connections, and closes them, before it serves; then it is busy
+            later = at + random()
+            steps = [Step(at, name, "kill", (most,)), Step(at, name, "feel", (2,))]
+            steps += [Step((at + later) / 2, name, "start"), Step(later, name, "feel", (0,))]
+            busy = later + 0.3 * random()
+            return [
+                *steps,
+                Step(busy, name, "stall", (1,)),
+                Step(later + 0.3 + random(), name, "stall", (0,)),
+            ]
         case "cut" | "half_close":
             return [Step(at, name, what, (which, most))]
         case "refuses" | "goes":
@@ -542,15 +607,6 @@ def _rougher(chance: Random, scene: Scene) -> Scene:
         versions=choice(((), (), (), (b"1.0",), (b"1.0", b"1.1"))),
         alone=random() < 0.2,
     )
-
-
-_ACTS: Final = (
-    *["send"] * 9,
-    *["ack"] * 8,
-    *["subscribe", "begin", "commit"] * 2,
-    *["burst", "unsubscribe", "nack", "abort", "pause", "connect"],
-)
-_ENDS: Final = ("disconnect", "vanish", "reset", "half_close", "fault", "silence")
 
 
 def client_act(chance: Random) -> tuple[str, tuple[int, ...]]:

@@ -79,7 +79,7 @@ def renewed(patch: Path) -> str:
         parts = [text[: text.index("--- a/")]]
         for name in names:
             old, new = [(each / name).read_text().splitlines(keepends=True) for each in (ROOT, Path(folder))]
-            parts += unified_diff(old, new, f"a/{name}", f"b/{name}", n=2)
+            parts += unified_diff(old, new, f"a/{name}", f"b/{name}", n=1)
     return "".join(parts)
 
 

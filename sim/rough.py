@@ -11,7 +11,6 @@ from typing import Any, Final
 from sim.brokers import Broker, Session
 from sim.clients import Client
 from sim.history import What
-from sim.net import End
 from sim.stomp import Frame, Pairs, escaped
 from tests.transcripts import recordings
 
@@ -180,15 +179,11 @@ class RoughClient(Client):
         if self.session < 12:
             super()._again()
 
-    def disconnect(self) -> None:
-        """Say DISCONNECT, and do not wait long for an answer: perhaps it was no frame."""
-        super().disconnect()
-        self.net.clock.after(3.0, self.vanish)
-
-    def fault(self) -> None:
-        """Say what nobody knows, and do not wait long for the end: perhaps it was a frame that there is."""
-        super().fault()
-        self.net.clock.after(3.0, self.vanish)
+    def _ask(self, command: bytes, headers: Pairs, receipt: int, body: bytes = b"") -> None:
+        """Say a frame. Where it is a last one, do not wait long for the end: perhaps another one was said."""
+        super()._ask(command, headers, receipt, body)
+        if command in (b"DISCONNECT", b"NONSENSE"):
+            self.net.clock.after(3.0, self.vanish)
 
     def _received(self, data: bytes) -> None:
         if not data.startswith(b"HTTP/1.1 400"):
@@ -223,10 +218,7 @@ class RoughBroker(Broker):
         super().__init__(*arguments)
         self.mood = mood
         self.words = Words(self.chance, mood, mood / 2)
-
-    def meets(self, number: int, end: End) -> Session:
-        """Return a new connection, which is rough, too."""
-        return RoughSession(self, number, end)
+        self.kind = RoughSession
 
 
 class RoughSession(Session):

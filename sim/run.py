@@ -133,9 +133,7 @@ class Result:
 
 
 def run(seed: int, first: int = 0, step: int = 1, *, seconds: float = inf, worlds: float = inf) -> Result:
-    """Play each world from the first on whose number is `step` more, for so long, or so many of them. How far it has
-    come is printed every ten seconds.
-    """
+    """Play each world from the first on whose number is `step` more, for so long, or so many. Say how it goes on."""
     result = Result(seed)
     began, busy = time.monotonic(), time.process_time()
     told = began

@@ -113,9 +113,7 @@ def _scenes(scene: Scene, active: set[str]) -> Iterator[Scene]:
     for name, value in PLAIN.items():
         settings = scene.settings | {name: value}
         yield replace(scene, settings=settings)
-        yield replace(
-            scene, settings=settings, clients=habits
-        )  # some settings are those of listener and clients
+        yield replace(scene, settings=settings, clients=habits)  # some settings are those of clients, too
     for name, (product, version) in scene.brokers.items():
         for broker in ((_PLAINEST, version), (product, b"1.2")):
             yield replace(scene, brokers=scene.brokers | {name: broker})

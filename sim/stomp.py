@@ -2,6 +2,7 @@
 so a mistake of the relay's decoder or encoder shows.
 """
 
+import re
 from typing import Final, NamedTuple
 
 Pairs = list[tuple[bytes, bytes]]
@@ -13,6 +14,10 @@ _SIGNS: Final = {
     b"1.1": {b"\\": b"\\\\", b"\n": b"\\n", b":": b"\\c"},
     b"1.2": {b"\\": b"\\\\", b"\n": b"\\n", b":": b"\\c", b"\r": b"\\r"},
 }
+
+
+_BLANK: Final = re.compile(rb"\n\r?\n")
+_ESCAPE: Final = re.compile(rb"\\.?", re.DOTALL)
 
 
 class Malformed(Exception):
@@ -47,14 +52,10 @@ def unescaped(text: bytes, version: bytes, lenient: bool = False) -> bytes:
     if b"\\" not in text or version == b"1.0":
         return text
     signs = {written: sign for sign, written in _SIGNS[version].items()}
-    parts, at = [], 0
-    while (found := text.find(b"\\", at)) >= 0:
-        sign = signs.get(text[found : found + 2], text[found : found + 2] if lenient else None)
-        if sign is None:
-            raise Malformed(f"no escape of {version.decode()}: {text!r}")
-        parts += [text[at:found], sign]
-        at = found + 2
-    return b"".join([*parts, text[at:]])
+    found = set(_ESCAPE.findall(text))
+    if not (lenient or found <= signs.keys()):
+        raise Malformed(f"no escape of {version.decode()}: {text!r}")
+    return _ESCAPE.sub(lambda each: signs.get(each[0], each[0]), text)
 
 
 def write(version: bytes, command: bytes, headers: Pairs, body: bytes = b"") -> bytes:
@@ -70,7 +71,8 @@ def write(version: bytes, command: bytes, headers: Pairs, body: bytes = b"") -> 
 
 class Reader:
     """Makes frames of a stream. `version` may change between two frames, and `escapes`, the version whose escapes are
-    used. A `lenient` reader keeps undefined escapes, and leaves out lines that are no headers.
+    used. Undefined escapes in names are kept, as ActiveMQ does; a `lenient` reader keeps those in values, too, and
+    leaves out lines that are no headers.
     """
 
     def __init__(self, version: bytes = b"1.2", lenient: bool = False) -> None:
@@ -86,20 +88,13 @@ class Reader:
     def next(self) -> Frame | None:
         """Return the next whole frame; None if there is none yet. Raises `Malformed`."""
         data = self._data
-        start = 0
-        while start < len(data) and data[start] in b"\n\r":
-            start += 1
-        end = data.find(b"\n\n", start)
-        odd = data.find(b"\n\r\n", start)
-        after = end + 2
-        if odd >= 0 and (end < 0 or odd < end):
-            end, after = odd, odd + 3
-        if end < 0:
-            del data[:start]
+        data[:] = data.lstrip(b"\n\r")
+        blank = _BLANK.search(data)
+        if blank is None:
             if len(data) > 1 << 16:
                 raise Malformed("a head without an end")
             return None
-        head = bytes(data[start:end])
+        head, after = bytes(data[: blank.start()]), blank.end()
         command, *lines = head.split(b"\n")
         if self.version == b"1.2" or command in _PLAIN or command.endswith(b"\r"):
             command, lines = command.removesuffix(b"\r"), [line.removesuffix(b"\r") for line in lines]
@@ -115,7 +110,7 @@ class Reader:
                 raise Malformed(f"no header: {line!r}")
             value = value.lstrip(b" ") if strips else value
             if escapes is not None:
-                name, value = [unescaped(each, escapes, self.lenient) for each in (name, value)]
+                name, value = unescaped(name, escapes, True), unescaped(value, escapes, self.lenient)
             headers.setdefault(name, value)
         length = headers.get(b"content-length")
         if length is None:
@@ -126,7 +121,6 @@ class Reader:
                 raise Malformed("no NUL behind a body")
             stop = stop if len(data) > stop else -1
         if stop < 0:
-            del data[:start]
             return None
         body = bytes(data[after:stop])
         del data[: stop + 1]

@@ -37,7 +37,6 @@ from stomprelay.service.network import sockets
 from stomprelay.service.network.endpoints import BrokerEndpoint
 from stomprelay.service.relay import RelayService
 from stomprelay.session.leg import Leg
-from stomprelay.wire.decoder import SCANNER
 
 SLACK: Final = 2 * 64 * 1024
 """Bytes that may be kept beyond a bound: those of a read, and of one more before reading stops."""
@@ -63,13 +62,14 @@ def simulated() -> Iterator[None]:
         patch.object(runtime, "select", SELECT),
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
+        patch.object(protocol.COMPILED or protocol, "send", protocol.send_in_python),
         patch.object(protocol, "READ", 16 * 1024),
         patch.object(relay, "return_freed_memory", lambda: None),
         patch.object(web, "send", protocol.send_in_python),
         patch.object(Identification, "ask", _identify),
         patch.object(RelayDriver, "connect", _connect),
-        patch.object(relay_driver, "PIPE", None if SCANNER is None else Pipe),
-        patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
+        patch.object(relay_driver, "PIPE", Pipe),
+        patch.object(clients, "PIPE", Pipe),
     ):
         yield
     gc.set_threshold(*thresholds)
@@ -96,9 +96,7 @@ def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> Non
 
 
 class RelayProcess:
-    """The relay as one process, the `number`th of its world: a service on a reactor of its own. `again`: it is to start
-    again when it has stopped.
-    """
+    """The relay as a process, the `number`th of its world. `again`: it is to start again when it has stopped."""
 
     def __init__(self, name: str, number: int, config: Config, reactor: Reactor) -> None:
         self.number = number
@@ -235,29 +233,9 @@ class World:
         if step.who in self.clients:
             self.clients[step.who].act(step.act, *step.values)
         elif step.who in self.brokers:
-            self._broker(self.brokers[step.who], step.act, step.values)
+            getattr(self.brokers[step.who], step.act)(*step.values)
         elif step.act in ("start", "kill", "lack", "disk", "cut") or self.relay.works:
             getattr(self, f"_relay_{step.act}")(*step.values)
-
-    def _broker(self, broker: Broker, act: str, values: tuple[int, ...]) -> None:
-        match act:
-            case "cut" | "half_close" if broker.sessions:
-                session = broker.sessions[values[0] % len(broker.sessions)]
-                if act == "cut":
-                    detail = f"is cut off; of what is on its way {values[1]} bytes arrive"
-                    broker.note(What.FATE, session.number, detail=detail)
-                    session.line.end.cut(values[1])
-                else:
-                    broker.note(What.FATE, session.number, detail="half-closes")
-                    session.line.half_close()
-            case "cut" | "half_close":
-                pass
-            case "kill":
-                broker.kill(*values)
-            case "feel":
-                broker.feel(("", "refuses", "goes")[values[0]])
-            case _:
-                getattr(broker, act)(*map(bool, values))
 
     @property
     def relay(self) -> RelayProcess:
@@ -276,7 +254,7 @@ class World:
         self._fate("starts")
         reactor = Reactor(self.clock, self.net)
         if self.disk is not None:
-            self.disk.alive = lambda: reactor.alive
+            self.disk.reactor = reactor
         self.relays.append(RelayProcess(self.name, len(self.relays) + 1, self._config(), reactor))
 
     def _relay_kill(self) -> None:

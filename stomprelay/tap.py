@@ -14,7 +14,27 @@ from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.run import chosen_reactor, make
 
 
-class Options(usage.Options):
+class ListenOptions(usage.Options):
+    """What the command lines of the relay and of the broker have in common: `--listen` and `--version`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self["listen"] = []
+
+    def opt_listen(self, endpoint: str) -> None:
+        """Add an endpoint at which clients connect."""
+        self["listen"].append(endpoint)
+
+    opt_listen.__doc__ = config.OPTIONS["listen"].meaning
+    opt_l = opt_listen
+
+    def opt_version(self) -> None:
+        """Show the version of stomprelay, and exit."""
+        sys.stdout.write(f"stomprelay {stomprelay.__version__}\n")
+        sys.exit(0)
+
+
+class Options(ListenOptions):
     """The command line of `twistd stomprelay`."""
 
     synopsis = "[options]"
@@ -42,19 +62,6 @@ class Options(usage.Options):
     def __init__(self) -> None:
         hold()
         super().__init__()
-        self["listen"] = []
-
-    def opt_listen(self, endpoint: str) -> None:
-        """Add an endpoint at which clients connect."""
-        self["listen"].append(endpoint)
-
-    opt_listen.__doc__ = config.OPTIONS["listen"].meaning
-    opt_l = opt_listen
-
-    def opt_version(self) -> None:
-        """Show the version of stomprelay, and exit."""
-        sys.stdout.write(f"stomprelay {stomprelay.__version__}\n")
-        sys.exit(0)
 
     def postOptions(self) -> None:
         """Read the configuration, so that its errors are shown like errors of the command line."""

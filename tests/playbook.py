@@ -63,7 +63,7 @@ class Cut(Enum):
 
 CUTS: Final = tuple(Cut)
 
-in_all_pairs = pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
+in_all_pairs = pytest.mark.parametrize(("client", "broker"), PAIRS, ids=bytes.decode)
 """Runs a test in all nine pairs of versions; it takes `client` and `broker`."""
 
 in_all_cuts = pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.name.lower())
@@ -309,12 +309,13 @@ class Playbook(AbstractContextManager["Playbook"]):
         """These octets were written to the broker since the last look, and no others."""
         assert self.broker_reads(at=at) == expected
 
-    def client_gets_error(self, message: bytes, *, receipt: bytes | None = None) -> None:
-        """The client got one ERROR of the relay's own, with this `message`, and its connection ends."""
+    def client_gets_error(self, message: bytes, *, receipt: bytes | None = None, detail: bytes = b"") -> None:
+        """The client got one ERROR of the relay's own, with this `message` and `detail`, and its connection ends."""
         data = self.client_reads()
         named = b"" if receipt is None else b"receipt-id:" + receipt + b"\n"
         assert data.startswith(b"ERROR\nmessage:" + message + b"\n" + named), data
         assert receipt is not None or b"\nreceipt-id:" not in data
+        assert detail in data
         assert data.endswith(b"\0")
         assert data.count(b"\0") == 1
         self.client_is_closed(How.LINGER)

@@ -89,18 +89,10 @@ def test_every_test_says_its_intent() -> None:
 
 
 def test_every_folder_is_a_package() -> None:
-    """Modules of one name in two folders never clash, in the source and in the tests."""
+    """Save those of the plugins, which stay open and are packaged all the same."""
     folders = {path.parent for top in (PACKAGE, ROOT / "tests") for path in top.rglob("*.py")}
     assert [str(folder) for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
-
-
-def test_the_plugin_folders_stay_open() -> None:
-    """An ``__init__.py`` in ``twisted/`` or ``twisted/plugins/`` would hide Twisted or our plugin."""
     assert [path.name for path in (ROOT / "twisted").rglob("*.py")] == ["stomprelay_plugin.py"]
-
-
-def test_the_plugin_is_packaged() -> None:
-    """``find:`` would not find ``twisted.plugins``, which has no ``__init__.py``: ``setup.cfg`` names it."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     assert "twisted.plugins" in setup["options.packages.find"]["include"].split()

@@ -26,12 +26,8 @@ def ports(*arguments: str) -> list[tuple[int, str]]:
 
 
 def test_listen() -> None:
-    """As often as one likes."""
+    """As often as one likes; one that cannot be ends the process with the reason, and no traceback."""
     assert ports("-l", "tcp:1", "--listen", "tcp:2:interface=127.0.0.1") == [(1, ""), (2, "127.0.0.1")]
-
-
-def test_an_endpoint_that_cannot_be() -> None:
-    """Ends the process with the reason, and no traceback."""
     with pytest.raises(SystemExit, match=r"^stompbroker: endpoint 'nonsense:1'"):
         broker_tap.makeService(parsed("-l", "nonsense:1"), MemoryReactorClock())
 

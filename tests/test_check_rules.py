@@ -38,6 +38,16 @@ ack = "auto"
 """
 
 
+OTHERS = "rule 1 (secrets): is for other destinations"
+SECRETS = "denied: rule 1 (secrets) denies SEND"
+SPELLED = "/queue/secrets", "/queue//amq/queue/secrets"
+NO_OTHER = (
+    *("rule 2: a condition of it is not met", "rule 3: is for other destinations"),
+    "denied: no rule matches, and the default denies SEND",
+)
+CONTROL = "a destination has control characters"
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> str:
     """A configuration with rules for one of two listeners."""
@@ -49,44 +59,16 @@ def file(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("asked", "status", "said"),
     [
-        (
-            "send /queue/orders",
-            0,
-            ["rule 1 (secrets): is for other destinations", "allowed: rule 2 allows SEND", ADVICE],
-        ),
-        (
-            "send /amq/queue/secrets",
-            1,
-            [
-                "denied: rule 1 (secrets) denies SEND, "
-                "and is /queue/secrets or /queue//amq/queue/secrets to some brokers",
-            ],
-        ),
-        ("send /queue/secret", 1, ["denied: rule 1 (secrets) denies SEND"]),
-        (
-            "send /queue/%73ecret",
-            1,
-            ["denied: rule 1 (secrets) denies SEND, which may be read as /queue/secret"],
-        ),
-        (
-            "send /queue/orders --size 11",
-            1,
-            [
-                "rule 1 (secrets): is for other destinations",
-                "rule 2: a condition of it is not met",
-                "rule 3: is for other destinations",
-                "denied: no rule matches, and the default denies SEND",
-            ],
-        ),
+        ("send /queue/orders", 0, [OTHERS, "allowed: rule 2 allows SEND", ADVICE]),
+        ("send /amq/queue/secrets", 1, [f"{SECRETS}, and is {' or '.join(SPELLED)} to some brokers"]),
+        ("send /queue/secret", 1, [SECRETS]),
+        ("send /queue/%73ecret", 1, [f"{SECRETS}, which may be read as /queue/secret"]),
+        ("send /queue/orders --size 11", 1, [OTHERS, *NO_OTHER]),
         ("subscribe /topic/a --header ack:client", 1, None),
         ("subscribe /topic/a --header ack:auto --as alice --group g --certificate c", 0, None),
-        (
-            "subscribe /topic/a\n",
-            1,
-            ["denied: it cannot be told what is asked for: a destination has control characters"],
-        ),
+        ("subscribe /topic/a\n", 1, [f"denied: it cannot be told what is asked for: {CONTROL}"]),
     ],
-)  # fmt: skip
+)
 def test_which_rule_decides(
     asked: str, status: int, said: list[str] | None, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

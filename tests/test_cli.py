@@ -250,13 +250,23 @@ def test_check_shows_no_secret(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_explain_a_file(tmp_path: Path, capsys: Capture) -> None:
-    """Each frame of the file, and exit status 0 when all can be carried."""
+    """Exit status 0 when all can be carried, 1 with the ERROR; a file that is absent or empty is an error."""
     file = tmp_path / "frames"
     file.write_bytes(FRAME)
     assert main(["explain", "--client", "1.0", "--broker", "1.2", "--profile", "rabbitmq", str(file)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("client 1.0, broker 1.2, profile rabbitmq, losses: replace\n\n1. client to broker")
     assert "id:relay-1" in out
+    file = tmp_path / "frames"
+    file.write_bytes(b"SEND\ndestination:/a\nt:a\\nb\n\n\0")
+    assert main(["explain", "--client", "1.2", "--broker", "1.0", "--loss", "reject", str(file)]) == 1
+    out, err = capsys.readouterr()
+    assert "ERROR" in out
+    assert err == ""
+    absent, empty = tmp_path / "absent", tmp_path / "empty"
+    empty.write_bytes(b"\n")
+    assert refused(capsys, "explain", str(absent)) == f"{absent}: cannot be read: No such file or directory"
+    assert refused(capsys, "explain", str(empty)) == f"{empty}: there is no frame in it"
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
@@ -265,24 +275,6 @@ def test_explain_stdin(capsys: Capture, monkeypatch: pytest.MonkeyPatch, argumen
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"SEND\ndestination:/a\n\n\xff"), "ascii"))
     assert main(["explain", *arguments]) == 0
     assert "<ff>^@" in capsys.readouterr().out
-
-
-def test_explain_tells_what_is_refused(tmp_path: Path, capsys: Capture) -> None:
-    """The ERROR is printed, and the exit status is 1."""
-    file = tmp_path / "frames"
-    file.write_bytes(b"SEND\ndestination:/a\nt:a\\nb\n\n\0")
-    assert main(["explain", "--client", "1.2", "--broker", "1.0", "--loss", "reject", str(file)]) == 1
-    out, err = capsys.readouterr()
-    assert "ERROR" in out
-    assert err == ""
-
-
-def test_explain_nothing(tmp_path: Path, capsys: Capture) -> None:
-    """A file that is absent or empty is an error."""
-    absent, empty = tmp_path / "absent", tmp_path / "empty"
-    empty.write_bytes(b"\n")
-    assert refused(capsys, "explain", str(absent)) == f"{absent}: cannot be read: No such file or directory"
-    assert refused(capsys, "explain", str(empty)) == f"{empty}: there is no frame in it"
 
 
 @pytest.fixture

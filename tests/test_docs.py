@@ -102,13 +102,9 @@ def test_every_error_of_the_relay_is_listed() -> None:
 
 
 def test_rules_are_numbered_from_one() -> None:
-    """No number is left out or given twice."""
+    """No number is left out or given twice, and each names at least one test."""
     assert [row[0] for row in RULES] == [f"R{number}" for number in range(1, len(RULES) + 1)]
     assert len(RULES) > 100
-
-
-def test_every_rule_is_shown_by_tests_that_exist() -> None:
-    """Each rule names at least one test, by the path of its module and its name."""
     wrong = []
     for number, rule, shown in RULES:
         assert rule, number
@@ -166,17 +162,13 @@ def test_every_page_is_on_the_lists() -> None:
 
 
 def test_every_counter_that_is_named_exists() -> None:
-    """The last column of the loss tables names counters of the counters, and every loss counter stands there."""
+    """The loss tables name counters, and have every loss counter; each policy has its column."""
     cells = [row[-1] for row in rows(section(TRANSLATION, "What cannot be represented"))]
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     assert named <= COUNTERS.keys()
     ends = ("_ignored", "_lost", "_stale", "_withheld", "_resent", "_overflowed")
     losses = {name for name in COUNTERS if name.startswith("loss_") or name.endswith(ends)}
     assert losses <= named
-
-
-def test_every_loss_policy_has_its_column() -> None:
-    """The loss table says what each policy does."""
     heading = next(line for line in TRANSLATION.splitlines() if line.startswith("| what | toward |"))
     assert {loss.value for loss in LossPolicy} <= set(re.findall(r"`(\w+)`", heading))
 

@@ -55,12 +55,13 @@ def queries() -> list[str]:
 
 
 def test_the_table_is_the_page(families: dict[str, list[str]]) -> None:
-    """Each metric with its kind, its labels and its meaning, in their order."""
+    """Each metric with its kind, its labels and its meaning, in their order; each alert, and no other."""
     told = {
         row[0].strip("`"): row[1:] for row in rows(PAGE.partition("## The metrics")[2]) if row[0] != "metric"
     }
     assert told == families
     assert list(told) == list(families)
+    assert set(re.findall(r"`(Stomprelay\w+)`", PAGE)) == {rule["alert"] for rule in rules()}
 
 
 def test_whoever_names_a_metric_names_one_that_exists(families: dict[str, list[str]]) -> None:
@@ -71,11 +72,6 @@ def test_whoever_names_a_metric_names_one_that_exists(families: dict[str, list[s
         assert named <= there, asked
     shown = {name for asked in queries() for name in re.findall(r"\bstomprelay_\w+", asked)}
     assert len(shown) > 40
-
-
-def test_each_alert_is_on_the_page() -> None:
-    """And no other."""
-    assert set(re.findall(r"`(Stomprelay\w+)`", PAGE)) == {rule["alert"] for rule in rules()}
 
 
 def test_the_panels_have_a_place_each() -> None:

@@ -131,7 +131,7 @@ def test_a_relay_that_has_another_name(relay: Relay) -> None:
 
 
 def test_the_token(relay: Relay) -> None:
-    """Is said with each request, where there is one, and in no representation."""
+    """Said with each request, and in no representation; who does not take it says what is missing, or wrong."""
     known = AdminCredentials(b"0123456789abcdef")
     assert "0123456789abcdef" not in repr(known)
     AdminClient(relay.place).brokers()
@@ -139,10 +139,6 @@ def test_the_token(relay: Relay) -> None:
     relay.answer("/sessions/relay-0-1/kill", b'{"killed": "relay-0-1"}')
     AdminClient(relay.place, known).kill("relay-0-1")
     assert relay.said == [None, *["Bearer 0123456789abcdef"] * 2]
-
-
-def test_a_token_that_is_not_taken(relay: Relay) -> None:
-    """Whoever answers so: what is missing, or that it is another one."""
     relay.answer("/brokers", (401, b"<html>"))
     with refuses(r"wants its token: name the file with --token-file$"):
         AdminClient(relay.place).brokers()
@@ -216,7 +212,7 @@ def test_what_is_no_answer_of_a_relay(relay: Relay, status: int, body: bytes) ->
 
 
 def test_pause_waits_until_no_session_is_left(relay: Relay) -> None:
-    """It says how many are left each time the number changes."""
+    """It says how many are left each time the number changes; and at once, if no other broker takes them."""
     relay.answer("/brokers/pause", told(A._replace(state="paused", sessions=3, moving=3), B))
     left = [A._replace(state="paused", sessions=number) for number in (3, 1, 1, 0)]
     relay.answer("/brokers", told(A, B), *(told(each, B) for each in left))
@@ -229,10 +225,6 @@ def test_pause_waits_until_no_session_is_left(relay: Relay) -> None:
     ]
     assert clock.slept == 4
     assert relay.asked[1][2] == {"broker": "tcp://a:1", "within": 30}
-
-
-def test_pause_tells_that_no_other_broker_takes_the_sessions(relay: Relay) -> None:
-    """At once, as soon as none of them is still to be asked for; how many, and why."""
     here = A._replace(state="paused", sessions=2)
     relay.answer("/brokers/pause", told(here._replace(moving=1, staying=1, stays="ssl://b answered")))
     relay.answer("/brokers", told(A, B), told(here._replace(staying=2, stays="ssl://b answered\x1b")))
@@ -258,7 +250,7 @@ def left(sessions: int, draining: bool = True) -> bytes:
 
 
 def test_drain_waits_until_no_session_is_left(relay: Relay) -> None:
-    """It says how many are left each time the number changes, as JSON where that is wanted."""
+    """It says how many are left each time that changes, also as JSON; after its time the relay stays drained."""
     relay.answer("/drain", left(2), left(2), left(1), left(0))
     clock, lines = Clock(), list[str]()
     assert drain(AdminClient(relay.place), None, lines.append, clock.sleep, clock) == 0
@@ -266,10 +258,6 @@ def test_drain_waits_until_no_session_is_left(relay: Relay) -> None:
     assert [each[:3] for each in relay.asked] == [("POST", "/drain", {}), *[("GET", "/drain", None)] * 3]
     assert drain(AdminClient(relay.place), 0, lines.append, clock.sleep, clock, as_json=True) == 0
     assert lines[3:] == ['{"draining": true, "sessions": 0}']
-
-
-def test_drain_gives_up_when_its_time_is_over(relay: Relay) -> None:
-    """The relay stays drained, and that is said."""
     relay.answer("/drain", left(1))
     clock, lines = Clock(), list[str]()
     said = r"^1 session is left; new clients are still refused, until `stomprelay drain --cancel`$"
@@ -278,8 +266,8 @@ def test_drain_gives_up_when_its_time_is_over(relay: Relay) -> None:
     assert clock.now == 105.0
 
 
-def test_a_drain_that_is_taken_back(relay: Relay) -> None:
-    """Somebody else lets clients in again; or we do."""
+def test_what_is_taken_back(relay: Relay) -> None:
+    """Somebody else lets clients in, or resumed the broker, or started the relay anew; or we do."""
     relay.answer("/drain", left(1), left(1, draining=False))
     relay.answer("/drain/cancel", left(1, draining=False))
     clock, lines = Clock(), list[str]()
@@ -290,10 +278,6 @@ def test_a_drain_that_is_taken_back(relay: Relay) -> None:
     relay.answer("/drain/cancel", b'{"draining": 1, "sessions": 1}')
     with refuses("is no relay that can be asked"):
         cancel_drain(AdminClient(relay.place), lines.append)
-
-
-def test_a_pause_that_is_taken_back(relay: Relay) -> None:
-    """Somebody else resumed the broker, or the relay was started anew with another configuration."""
     relay.answer("/brokers/pause", told(A._replace(state="paused")))
     relay.answer("/brokers", told(A, B), told(A, B))
     with refuses(r"^a:1: is not paused any more$"):
@@ -329,16 +313,12 @@ def test_how_a_broker_may_be_called(relay: Relay, uri: str, name: str) -> None:
     assert relay.asked[1][2] == {"broker": uri}
 
 
-def test_a_broker_that_is_not_there(relay: Relay) -> None:
-    """A hint at those that are; nothing is asked of the relay."""
+def test_a_name_that_is_not_one_brokers(relay: Relay) -> None:
+    """A hint at those that are, and nothing is asked of the relay; of two that may be meant, both are named."""
     relay.answer("/brokers", told(A, B, A._replace(uri="odd")))
     with refuses(r'^tcp://a:2: the relay knows no such broker; did you mean "tcp://a:1"\?$'):
         resume(AdminClient(relay.place), "tcp://a:2", lambda _: None)
     assert len(relay.asked) == 1
-
-
-def test_a_name_for_two_brokers(relay: Relay) -> None:
-    """TLS and plain on one port cannot be, but a name may be written in two ways."""
     relay.answer("/brokers", told(A, A._replace(uri="stomp://a:1")))
     with refuses(r"^a:1: may be any of tcp://a:1, stomp://a:1; say which$"):
         resume(AdminClient(relay.place), "a:1", lambda _: None)
@@ -354,15 +334,9 @@ def path(filters: str = "", sort: str = "session", limit: int = LARGEST, after: 
 
 def test_all_sessions(relay: Relay) -> None:
     """A table with a heading, numbers to the right, and whatever a client says in one line."""
-    nothing: dict[str, Any] = {
-        "login": None,
-        "version": None,
-        "idle": None,
-        "destinations": [],
-        "sent_to": [],
-    }
-    odd = connected(12, brokers=[None], age=7.2, client="a local socket", **nothing)
-    old = {"age": 90000, "idle": 119.9, "limited": "frames (user)"}
+    nothing: dict[str, Any] = {"version": None, "idle": None, "destinations": [], "sent_to": []}
+    odd = connected(12, login=None, brokers=[None], age=7.2, client="a local socket", **nothing)
+    old: dict[str, Any] = {"age": 90000, "idle": 119.9, "limited": "frames (user)"}
     sly = connected(3, login="\x1b[2J", brokers=[], destinations=["/a\nb"], more_destinations=7, **old)
     relay.answer(path(), listed(connected(1), odd, sly))
     assert printed(relay, sessions, (), "session", None) == [

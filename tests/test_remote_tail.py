@@ -108,8 +108,8 @@ def test_a_terminal_is_not_controlled(relay: Relay) -> None:
     assert terminal.lines[1:] == [r"    | \x1b[31", "    | ... 4 of 5 octets were kept"]
 
 
-def test_in_json(relay: Relay) -> None:
-    """The columns of the table `frames`, without a place in a journal."""
+def test_in_json(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """The columns of the table `frames`, without a place in a journal; remarks go to standard error."""
     terminal = Terminal()
     terminal.watches(relay, TailAnswer(sent(1, body=b"he")), as_json=True, bodies=2)
     assert [json.loads(line) for line in terminal.lines] == [
@@ -120,6 +120,11 @@ def test_in_json(relay: Relay) -> None:
             "size": 33, "body_size": 5, "body": "he",
         }
     ]  # fmt: skip
+    relay.answer("/tail", TailAnswer(left_out=5).spell().encode(), TailAnswer(sent(1)).spell().encode())
+    assert main(["tail", "--admin", relay.place, "--json", "--count", "1"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["command"] == "SEND"
+    assert printed.err == "... 5 left out: more passed than is kept until it is asked for\n"
 
 
 def test_what_is_missing_is_told(relay: Relay) -> None:
@@ -206,15 +211,6 @@ def test_ctrl_c(relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: p
     with pytest.raises(KeyboardInterrupt):
         tail(*options, interrupted(lambda: relay.answer("/tail", (503, b'{"error": "gone"}'))))
     assert capsys.readouterr() == ("", "")
-
-
-def test_remarks_do_not_disturb_json(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """They go to standard error."""
-    relay.answer("/tail", TailAnswer(left_out=5).spell().encode(), TailAnswer(sent(1)).spell().encode())
-    assert main(["tail", "--admin", relay.place, "--json", "--count", "1"]) == 0
-    printed = capsys.readouterr()
-    assert json.loads(printed.out)["command"] == "SEND"
-    assert printed.err == "... 5 left out: more passed than is kept until it is asked for\n"
 
 
 @pytest.mark.parametrize(

@@ -137,16 +137,12 @@ def test_a_start_that_fails_ends_twistd(tmp_path: Path, daemon: bool) -> None:
         assert time.monotonic() < deadline
 
 
-def test_workers_are_checked_before_any_starts(tmp_path: Path) -> None:
-    """A certificate that is not there ends the parent, as it ends a process alone."""
+def test_what_cannot_start(tmp_path: Path) -> None:
+    """A certificate that is not there ends the parent of workers; where to take over from has to be said."""
     path = tmp_path / "relay.toml"
     path.write_text('workers = 2\n[listener.public.tls]\ncertificate = "no.pem"\nkey = "no.key"\n')
     with pytest.raises(SystemExit, match=r"^stomprelay: listener\.public\.tls\.certificate: .*no\.pem"):
         tap.makeService(parsed("-c", str(path), "-u", "tcp://a:1"), MemoryReactorClock())
-
-
-def test_a_take_over_from_nowhere() -> None:
-    """It has to be said where the relay that runs hands over."""
     with pytest.raises(
         SystemExit, match=r"^stomprelay: command line: --take-over: needs handover in the config"
     ):

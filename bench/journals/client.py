@@ -45,9 +45,7 @@ def chunk(time: int, number: int, context: bytes, parts: Sequence[Alike], kept: 
 
 
 class Batch(NamedTuple):
-    """Messages that one producer (its session) sent in one chunk: their numbers, the sizes of their bodies, and whether
-    each asks for a receipt.
-    """
+    """Messages of one session in one chunk: their numbers, the sizes of bodies, and whether each asks for a receipt."""
 
     producer: bytes
     destination: str

@@ -18,9 +18,7 @@ SOFTWARE: Final = "stomprelay bench"
 
 
 class Relay:
-    """One relay. Its clock is ahead of the world's by `skew` ns; times that it is told are the world's. `run` is its
-    present run, `RELAY-RUN`.
-    """
+    """One relay, whose clock is ahead of the world's by `skew` ns; `run` is its present run, `RELAY-RUN`."""
 
     def __init__(
         self,

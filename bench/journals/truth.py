@@ -18,9 +18,7 @@ class Outage:
 
 @dataclass
 class Truth:
-    """Whoever makes a journal up fills it on the way. It holds for messages that are waited for (`give_up`) longer
-    than the whole journal takes.
-    """
+    """What a journal has; it holds for messages that are waited for (`give_up`) longer than the whole journal takes."""
 
     records: int = 0
     commands: Counter[str] = field(default_factory=Counter)

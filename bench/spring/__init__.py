@@ -64,9 +64,7 @@ def _run(doing: str, *command: str) -> None:
 
 @contextmanager
 def spring(broker: int, directory: Path) -> Iterator[Contender]:
-    """Spring's relay in front of a broker's port. Raises `AbsentError` where it cannot be had, `RuntimeError` when it
-    does not listen.
-    """
+    """Spring's relay in front of a broker's port. Raises `AbsentError`, or `RuntimeError` when it does not listen."""
     compiler, runtime = which("javac"), which("java")
     if compiler is None or runtime is None:
         raise AbsentError("Spring's relay needs a JDK (Debian package default-jdk-headless)")

@@ -38,13 +38,10 @@ class FailedAttempts:
 
     def wait(self, address: str, now: float) -> float | None:
         """Return the seconds until an attempt of this address may be checked; None if it must not be checked at all."""
-        found = self._addresses.get(address)
-        if found is None:
+        if not self.failures(address, now):
+            self._addresses.pop(address, None)
             return 0.0
-        _forget(found, now)
-        if found.failures <= 0:
-            del self._addresses[address]
-            return 0.0
+        found = self._addresses[address]
         pause = STEP * max(found.failures - FREE, 0.0)
         begin = max(now, found.free_at)
         if begin - now > PATIENCE:

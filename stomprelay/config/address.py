@@ -41,9 +41,7 @@ _HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f:/?#\[\]%]+")
 
 
 def broker(text: str, weight: int = 1) -> Broker:
-    """Return the broker at an address in one of `_FORMS`. Raises `ValueError`; its text does not show an address that
-    has a user in it.
-    """
+    """Return the broker at an address in one of `_FORMS`. Raises `ValueError`, which shows no address with a user."""
     if text == MEMORY:
         return Broker(text, text, weight=weight)
     if several := _SEVERAL.match(text):
@@ -100,9 +98,7 @@ def host_name(text: str) -> str:
 
 
 class Authority(NamedTuple):
-    """A host and its port, as in a URL or a `Host` header. The host is in lower case, or a short IP address. The port
-    may be None.
-    """
+    """A host (in lower case, or a short IP address) and its port, or None, as in a URL or a `Host` header."""
 
     host: str
     port: int | None = None

@@ -54,9 +54,7 @@ def read(table: ConfigTable) -> AdminAccess:
 
 
 def token_content(content: bytes, mode: int) -> bytes:
-    """Return the token in a file's content; `mode` is the file's mode. Raises `ValueError`, whose text does not show
-    the token.
-    """
+    """Return the token in a file's content; `mode` is the file's mode. Raises `ValueError`, which does not show it."""
     private(mode)
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not _TOKEN.fullmatch(content):

@@ -1,6 +1,4 @@
-"""`[auth.NAME]`: which clients may connect to the listeners that name the table. The files that the table names are
-read, too.
-"""
+"""`[auth.NAME]`: which clients may connect to the listeners that name the table. Its files are read, too."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

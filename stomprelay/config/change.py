@@ -36,9 +36,7 @@ class ConfigSource(NamedTuple):
 
     @contextmanager
     def here(self) -> Iterator[None]:
-        """Run the `with` block in the folder of the source, wherever the process runs. Raises `ConfigError` if the
-        folder is gone.
-        """
+        """Run the `with` block in the folder of the source. Raises `ConfigError` if the folder is gone."""
         before: str | None = None
         with suppress(OSError):  # the process's folder may have been removed
             before = os.getcwd()

@@ -43,6 +43,7 @@ from stomprelay.wire.names import (
     MESSAGE,
     MESSAGE_ID,
     NACK,
+    PLACE,
     RECEIPT,
     RECEIPT_HEADER,
     RECEIPT_ID,
@@ -889,23 +890,27 @@ def to_broker(
     *,
     sends: bool,
     parts: bool = False,
+    alike: bool = False,
     unkept: Callable[[int], None] | None = None,
 ) -> Passing:
     """Return which frames of a client may pass in runs. `sends`: SENDs may pass in runs, too. `parts`: the caller needs
-    the `parts` of their runs. `unkept` is called with the number of SENDs without a receipt.
+    the `parts` of their runs. `alike`: SENDs in a run must have the same values of `PLACE`; the run has these values.
+    `unkept` is called with the number of SENDs without a receipt.
     """
     bridge = bridges.to_broker
-    rules = _rules_to_broker(bridge, sends=sends, parts=parts)
+    rules = _rules_to_broker(bridge, sends=sends, parts=parts, alike=alike)
 
     def takes(run: Run) -> bool:
         if run.rule.command != SEND:
             if bridge.judges:
                 return _acknowledged(run, bridge, session)
             return not run.rule.wants or session.acknowledged(run.values)
+        if alike and not (run.values and run.values.startswith(run.place * run.count)):
+            return False
         if bridge.judges and not bridge.spelling.respell(run):
             return False
         unasked = run.count
-        if run.values:
+        if run.values and not alike:
             asked = None if bridge.misreads and b"\\" in run.values else bridge.source.decode_all(run.values)
             if asked is None or not session.owed_all(asked):
                 return False
@@ -918,13 +923,14 @@ def to_broker(
 
 
 @cache
-def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool) -> Rules:
+def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool, alike: bool) -> Rules:
     rules: list[Rule] = []
     unless: tuple[bytes, ...] = ()
     wants: tuple[bytes, ...] = ()
     asks, judged = (RECEIPT_HEADER,), (TRANSACTION, *RESERVED)
     if sends and bridge.tracked:
-        rules.append(Rule(SEND, asks + judged, plain=bridge.judges and parts, parts=bridge.judges or parts))
+        exact, places = bridge.judges and parts, PLACE if alike else ()
+        rules.append(Rule(SEND, asks + judged, places, False, plain=exact, parts=bridge.judges or parts))
     elif sends:
         rules.append(Rule(SEND, judged, asks, needs=False, parts=bridge.judges))
     if bridge.judges and bridge.source.delivery is DeliveryNaming.ACK:

@@ -127,9 +127,7 @@ class Relay:
 
     @property
     def coupled(self) -> bool:
-        """Whether the service reads each side only as fast as the other side accepts bytes. If not, report `Blocked`
-        and `Unblocked`.
-        """
+        """Whether each side is read only as fast as the other takes bytes. If not, report `Blocked` and `Unblocked`."""
         return self._connection is not None and self._connection.flow.coupled
 
     @property

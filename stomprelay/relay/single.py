@@ -146,7 +146,8 @@ class Single:
         if resender is None:
             passing = straight = to_broker(bridges, session, sends=True, unkept=session.pass_unproved)
         elif self._link.upstream.confirm:  # the resender adds something to SENDs
-            passing = to_broker(bridges, session, sends=True, parts=not resender.unconfirmed.cumulative)
+            alike = resender.unconfirmed.cumulative
+            passing = to_broker(bridges, session, sends=True, parts=not alike, alike=alike)
             straight = to_broker(bridges, session, sends=False)
         else:
             unkept = resender.unconfirmed.pass_unkept

@@ -170,9 +170,7 @@ class DrainStatus(NamedTuple):
 
 
 class AdminClient:
-    """Sends requests to a running relay's admin endpoint. `place`: its URL or endpoint string. All methods raise
-    `AdminError`.
-    """
+    """Sends requests to a relay's admin endpoint. `place`: its URL or endpoint string. Methods raise `AdminError`."""
 
     def __init__(self, place: str, credentials: AdminCredentials = _NONE) -> None:
         self._place = place

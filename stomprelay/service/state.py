@@ -133,9 +133,7 @@ class Sessions:
         self._over: Deferred[None] | None = None
 
     def change(self, listeners: Iterable[Listener]) -> list[ListenerSessions]:
-        """Use these listeners from now on. A listener of the same name keeps its counts. Return the listeners whose
-        rules have changed.
-        """
+        """Use these listeners from now on; names keep their counts. Return the listeners whose rules have changed."""
         known, self.listeners = {**self.removed, **self.listeners}, {}
         ruled = []
         for each in listeners:
@@ -171,9 +169,7 @@ class Sessions:
             _log.info("draining: new clients are refused" if draining else "new clients are accepted again")
 
     def stop_accepting(self) -> float:
-        """Accept no session from now on. Return the longest `linger` of all listeners, including removed listeners that
-        still have sessions.
-        """
+        """Accept no session from now on. Return the longest `linger` of all listeners, removed ones, too."""
         self.stopping = True
         return max((each.listener.linger for each in self.counted), default=0.0)
 

@@ -63,5 +63,8 @@ CONNECT_HEADERS: Final = frozenset(
 )
 """Headers that mean something in CONNECT or CONNECTED, or in every frame."""
 
+PLACE: Final = DESTINATION, b"persistent"
+"""Headers of a SEND: which queue gets the message, if it is a queue, and whether the broker stores the message."""
+
 RESERVED: Final = (MESSAGE_ID, SUBSCRIPTION, ACK_HEADER, REDELIVERED, RECEIPT_ID, b"JMSXUserID")
 """Headers that only a broker may set. They are removed from a SEND, because consumers trust them as a broker's."""

@@ -88,6 +88,11 @@ class Run:
         return self.rule.command
 
     @property
+    def place(self) -> bytes:
+        """The values of each frame, if all frames have the same values."""
+        return self.values[: len(self.values) // self.count]
+
+    @property
     def wire(self) -> bytes:
         """The frames as they came, each with its NUL and the LF directly behind it."""
         return self.data[self.start : self.after]

@@ -3,31 +3,28 @@
 from stomprelay.auth.attempts import FORGET, FREE, MOST, PATIENCE, PLACES, STEP, FailedAttempts
 
 
-def failing(times: int, address: str = "192.0.2.1", now: float = 0.0) -> FailedAttempts:
+def failing(times: int) -> FailedAttempts:
     """An address that failed so many times at once."""
     attempts = FailedAttempts()
     for _ in range(times):
-        attempts.failed(address, now)
+        attempts.failed("192.0.2.1", 0.0)
     return attempts
 
 
 def test_a_few_failures_are_free() -> None:
-    """Anybody may mistype."""
+    """Then each attempt waits for the one before, longer with each failure, and nobody else; they are forgotten."""
     attempts = failing(FREE)
     assert [attempts.wait("192.0.2.1", 0.0) for _ in range(100)] == [0.0] * 100
-
-
-def test_each_attempt_waits_for_the_one_before() -> None:
-    """The more failures, the longer."""
     attempts = failing(FREE + 2)
     assert [attempts.wait("192.0.2.1", 0.0) for _ in range(3)] == [2 * STEP, 4 * STEP, 6 * STEP]
-
-
-def test_others_do_not_wait() -> None:
-    """Nor are they known."""
     attempts = failing(MOST)
     assert attempts.wait("192.0.2.2", 0.0) == 0.0
     assert len(attempts) == 1
+    attempts = failing(FREE + 2)
+    assert attempts.wait("192.0.2.1", 2 * FORGET) == 0.0
+    assert len(attempts) == 1
+    assert attempts.wait("192.0.2.1", (FREE + 2) * FORGET) == 0.0
+    assert len(attempts) == 0
 
 
 def test_who_would_wait_too_long_is_not_looked_at() -> None:
@@ -36,15 +33,6 @@ def test_who_would_wait_too_long_is_not_looked_at() -> None:
     waits = [attempts.wait("192.0.2.1", 0.0) for _ in range(10)]
     assert waits == [STEP * (MOST - FREE), None] + [None] * 8 or waits[1:] == [None] * 9
     assert all(wait is None or wait <= PATIENCE for wait in waits)
-
-
-def test_failures_are_forgotten() -> None:
-    """One after the other, and in the end the address."""
-    attempts = failing(FREE + 2)
-    assert attempts.wait("192.0.2.1", 2 * FORGET) == 0.0
-    assert len(attempts) == 1
-    assert attempts.wait("192.0.2.1", (FREE + 2) * FORGET) == 0.0
-    assert len(attempts) == 0
 
 
 def test_how_fast_one_address_can_guess() -> None:

@@ -52,8 +52,13 @@ def jwks(*keys: Any, **more: Any) -> bytes:
 
 
 def test_a_good_token() -> None:
-    """Whose it is, and until when: clocks may differ."""
+    """Whose it is, until when (clocks may differ), and that one audience of several is enough."""
     assert tokens().read(token(), NOW) == Bearer("alice", frozenset({"staff"}), NOW + 70)
+    assert tokens().read(token(aud=["bank", "other"]), NOW).user == "alice"
+    assert tokens(leeway=0).read(token(exp=NOW + 1, nbf=NOW), NOW).until == NOW + 1
+    assert tokens().read(token(exp=NOW - 9, nbf=NOW + 10), NOW).until == NOW + 1
+    with pytest.raises(BadToken, match="expired"):
+        tokens(leeway=0).read(token(exp=NOW), NOW)
 
 
 def unsigned(**changed: Any) -> bytes:
@@ -133,19 +138,6 @@ def test_another_issuer(changed: str | None) -> None:
         mine.read(token(iss=changed), NOW)
 
 
-def test_one_audience_of_several_is_enough() -> None:
-    """On either side."""
-    assert tokens().read(token(aud=["bank", "other"]), NOW).user == "alice"
-
-
-def test_the_ends_of_its_time() -> None:
-    """With the leeway, to the second."""
-    assert tokens(leeway=0).read(token(exp=NOW + 1, nbf=NOW), NOW).until == NOW + 1
-    assert tokens().read(token(exp=NOW - 9, nbf=NOW + 10), NOW).until == NOW + 1
-    with pytest.raises(BadToken, match="expired"):
-        tokens(leeway=0).read(token(exp=NOW), NOW)
-
-
 @pytest.mark.parametrize(
     ("groups", "found"),
     [
@@ -199,20 +191,12 @@ def test_a_key_is_chosen_by_its_name() -> None:
             mine.read(token(headers={"kid": name}), NOW)
 
 
-def test_several_keys_in_pem() -> None:
-    """None has a name, so each may have signed it, whatever the token names."""
+def test_files_of_several_keys() -> None:
+    """In PEM or a JWKS, each for its own algorithm; what cannot verify is left out."""
     mine = tokens(keys=read_keys(public_pem(STRANGER) + public_pem()))
     assert mine.read(token(headers={"kid": "k2"}), NOW).user == "alice"
-
-
-def test_a_key_that_is_for_one_algorithm() -> None:
-    """What the JWKS says it is for."""
     [key] = read_keys(jwks(RSA, alg="RS256"))
     assert key.algorithms == {"RS256"}
-
-
-def test_other_keys_of_a_jwks() -> None:
-    """Those that encrypt, and kinds that nobody knows, are for others."""
     keys = read_keys(jwks(ISSUER, {"kty": "XYZ"}, {"kty": "oct", "use": "enc", "k": ""}))
     assert [key.name for key in keys] == ["k1"]
 
@@ -251,8 +235,8 @@ def test_a_file_of_keys_that_is_wrong(content: bytes, why: str) -> None:
         read_keys(content)
 
 
-def test_no_public_key_is_a_secret() -> None:
-    """Every key is good for its own kind of algorithm alone."""
+def test_keys() -> None:
+    """Every key is good for its own kind of algorithm alone, and no repr shows one."""
     kinds = [read_keys(public_pem(key))[0].algorithms for key in (RSA, ISSUER)] + [
         read_keys(jwks(SECRET))[0].algorithms
     ]
@@ -260,10 +244,6 @@ def test_no_public_key_is_a_secret() -> None:
     assert sum(map(len, kinds)) == len(frozenset[str]().union(*kinds))
     assert frozenset().union(*kinds) < set(ALGORITHMS)
     assert "none" not in ALGORITHMS
-
-
-def test_no_repr_shows_a_key() -> None:
-    """A secret is one."""
     [key] = read_keys(jwks(SECRET))
     assert repr(key) == "Key('k1', ['HS256', 'HS384', 'HS512'])"
     assert "keys" not in repr(tokens())

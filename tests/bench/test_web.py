@@ -12,9 +12,7 @@ from bench.web import ROWS, embedded
 
 @pytest.mark.e2e
 def test_every_row_passes(load: Load, tmp_path: Path) -> None:
-    """Each row's load arrives over WebSocket as it was sent: through the relay, and through its embedded broker, there
-    but for those that the null broker alone can do.
-    """
+    """Each row's load arrives as it was sent: through the relay, and its embedded broker, as far as that can do it."""
     route = ROUTES[PLAIN].format(broker=f"127.0.0.1:{load.ports[RABBITMQ]}")
     with relay({PLAIN: route}, tmp_path, listener="web = true\n") as relayed, embedded(tmp_path) as alone:
         for ours, login in ((relayed, None), (alone, "guest")):

@@ -30,10 +30,10 @@ HELLO: Final = {
 }
 """A client's CONNECT, by its version."""
 
-in_every_version = pytest.mark.parametrize("version", HELLO, ids=lambda version: version.decode())
+in_every_version = pytest.mark.parametrize("version", HELLO, ids=bytes.decode)
 """Runs a test in each version; it takes `version`."""
 
-in_named_versions = pytest.mark.parametrize("version", [b"1.1", b"1.2"], ids=lambda version: version.decode())
+in_named_versions = pytest.mark.parametrize("version", [b"1.1", b"1.2"], ids=bytes.decode)
 """Runs a test in the versions that name subscriptions; it takes `version`."""
 
 _ACK: Final = {b"1.0": b"message-id:%b\n", b"1.1": b"subscription:%b\nmessage-id:%b\n", b"1.2": b"id:%b\n"}

@@ -81,51 +81,51 @@ def full(peer: Peer, n: int) -> None:
     peer.reads()
 
 
-def tied(command: bytes, number: Callable[[int], int], end: bytes) -> Callable[[int], bytes]:
+def tied(command: bytes, number: Callable[[int], int], end: bytes = b"ABORT") -> Callable[[int], bytes]:
     """In a transaction, an ACK or NACK of one of the n; and its end."""
-    return lambda n: (
-        b"BEGIN\ntransaction:t\n\n\0%b\nsubscription:1\nmessage-id:b-%d\ntransaction:t\n\n\0%b\n"
-        b"transaction:t\n\n\0" % (command, number(n), end)
-    )
+    named = b"\nsubscription:1\nmessage-id:b-%d"
+    said = b"BEGIN%b" + command + named + b"%b" + end + b"%b"
+    tie = b"\ntransaction:t\n\n\0"
+    return lambda n: said % (tie, number(n), tie, tie)
+
+
+INDIVIDUAL, CUMULATIVE = unsettled(b"client-individual"), unsettled(b"client")
+ENDS: Final = b"UNSUBSCRIBE\n%b\n\n\0"
+SETTLES: Final = b"%b\nsubscription:1\nmessage-id:b-%d\n\n\0"
+BEGINS: Final = b"BEGIN\ntransaction:t\n\n\0"
+
+
+def last(n: int) -> int:
+    """The last of n."""
+    return n
+
+
+def middle(n: int) -> int:
+    """The one in the middle of n."""
+    return n // 2
 
 
 CASES: Final[dict[str, Case]] = {
     "UNSUBSCRIBE by destination": Case(
-        b"1.0", subscribed(b"auto"), lambda n: b"UNSUBSCRIBE\ndestination:/queue/%d\n\n\0" % (n - 1)
+        b"1.0", subscribed(b"auto"), lambda n: ENDS % b"destination:/queue/%d" % (n - 1)
     ),
-    "UNSUBSCRIBE of one of many": Case(
-        b"1.0", unnamed, lambda _: b"UNSUBSCRIBE\ndestination:/queue/a\n\n\0" * 5
-    ),
-    "UNSUBSCRIBE by id": Case(
-        b"1.2", subscribed(b"client"), lambda n: b"UNSUBSCRIBE\nid:s%d\n\n\0" % (n - 1)
-    ),
+    "UNSUBSCRIBE of one of many": Case(b"1.0", unnamed, lambda _: ENDS % b"destination:/queue/a" * 5),
+    "UNSUBSCRIBE by id": Case(b"1.2", subscribed(b"client"), lambda n: ENDS % b"id:s%d" % (n - 1)),
     "SUBSCRIBE": Case(
         b"1.2", subscribed(b"client"), lambda _: b"SUBSCRIBE\nid:x\ndestination:/queue/x\n\n\0"
     ),
     "ACK of a message on many subscriptions": Case(b"1.0", on_many, lambda _: b"ACK\nmessage-id:b-1\n\n\0"),
-    "ACK of the last": Case(
-        b"1.1", unsettled(b"client-individual"), lambda n: b"ACK\nsubscription:1\nmessage-id:b-%d\n\n\0" % n
-    ),
-    "NACK of the first": Case(
-        b"1.1", unsettled(b"client-individual"), lambda _: b"NACK\nsubscription:1\nmessage-id:b-1\n\n\0"
-    ),
-    "ACK, aborted": Case(b"1.1", unsettled(b"client-individual"), tied(b"ACK", lambda n: n, b"ABORT")),
-    "NACK, aborted": Case(b"1.1", unsettled(b"client-individual"), tied(b"NACK", lambda n: n // 2, b"ABORT")),
-    "cumulative ACK of the last, aborted": Case(
-        b"1.1", unsettled(b"client"), tied(b"ACK", lambda n: n, b"ABORT")
-    ),
-    "cumulative ACK in the middle, aborted": Case(
-        b"1.1", unsettled(b"client"), tied(b"ACK", lambda n: n // 2, b"ABORT")
-    ),
-    "cumulative NACK in the middle, aborted": Case(
-        b"1.1", unsettled(b"client"), tied(b"NACK", lambda n: n // 2, b"ABORT")
-    ),
-    "cumulative ACK of 1.0, aborted": Case(b"1.0", unsettled(b"client"), tied(b"ACK", lambda n: n, b"ABORT")),
+    "ACK of the last": Case(b"1.1", INDIVIDUAL, lambda n: SETTLES % (b"ACK", n)),
+    "NACK of the first": Case(b"1.1", INDIVIDUAL, lambda _: SETTLES % (b"NACK", 1)),
+    "ACK, aborted": Case(b"1.1", INDIVIDUAL, tied(b"ACK", last)),
+    "NACK, aborted": Case(b"1.1", INDIVIDUAL, tied(b"NACK", middle)),
+    "cumulative ACK of the last, aborted": Case(b"1.1", CUMULATIVE, tied(b"ACK", last)),
+    "cumulative ACK in the middle, aborted": Case(b"1.1", CUMULATIVE, tied(b"ACK", middle)),
+    "cumulative NACK in the middle, aborted": Case(b"1.1", CUMULATIVE, tied(b"NACK", middle)),
+    "cumulative ACK of 1.0, aborted": Case(b"1.0", CUMULATIVE, tied(b"ACK", last)),
     "SEND": Case(b"1.2", waiting, lambda _: b"SEND\ndestination:/queue/a\n\nx\0"),
-    "BEGIN and ABORT": Case(b"1.2", begun, lambda _: b"BEGIN\ntransaction:t\n\n\0ABORT\ntransaction:t\n\n\0"),
-    "BEGIN and COMMIT": Case(
-        b"1.2", begun, lambda _: b"BEGIN\ntransaction:t\n\n\0COMMIT\ntransaction:t\n\n\0"
-    ),
+    "BEGIN and ABORT": Case(b"1.2", begun, lambda _: BEGINS + b"ABORT\ntransaction:t\n\n\0"),
+    "BEGIN and COMMIT": Case(b"1.2", begun, lambda _: BEGINS + b"COMMIT\ntransaction:t\n\n\0"),
     "COMMIT of the last": Case(b"1.2", begun, lambda n: b"COMMIT\ntransaction:%d\n\n\0" % (n - 1)),
     "a beat, while more waits": Case(b"1.2", full, lambda _: b"\n"),
 }

@@ -29,7 +29,7 @@ def test_a_topic_is_known_by_its_name(scene: Scene, client: Peer, other: Peer) -
 
 
 def test_destinations_go_when_nobody_would_miss_them(scene: Scene, client: Peer, other: Peer) -> None:
-    """A queue with its last message and consumer, a topic with its last consumer."""
+    """A queue with its last message and consumer, a topic with its last consumer; a refused message leaves none."""
     client.sends_to(b"/queue/a", b"1")
     for id, name in ((b"1", b"/queue/a"), (b"2", b"/topic/a"), (b"3", b"/queue/b")):
         client.subscribes(name, b"client", id=id)
@@ -39,10 +39,6 @@ def test_destinations_go_when_nobody_would_miss_them(scene: Scene, client: Peer,
     other.subscribes(b"/queue/a")
     other.is_lost()
     assert (scene.kept, scene.memory) == ({}, 0)
-
-
-def test_a_message_that_was_refused_leaves_no_queue() -> None:
-    """Otherwise names alone would fill the memory."""
     scene = Scene(memory=1)
     client = scene.client()
     client.sends_to(b"/queue/a", b"1")
@@ -224,7 +220,7 @@ def test_every_subscriber_of_a_topic_has_its_own_dead_letter() -> None:
 
 
 def test_full_dead_letters_let_the_oldest_go() -> None:
-    """And say how many were lost; nobody is disconnected for it."""
+    """The oldest go, also those that cannot make room for one too large: it is said how many were lost."""
     scene = Scene(refusals=1, queue_messages=2)
     client = scene.client()
     client.subscribes(b"/queue/a", b"client")
@@ -234,10 +230,6 @@ def test_full_dead_letters_let_the_oldest_go() -> None:
     assert scene.noted(Event.IGNORED) == "dead letters thrown away for want of room: 1"
     client.subscribes(b"/queue/DLQ", id=b"2")
     assert client.bodies() == [b"2", b"3"]
-
-
-def test_a_letter_too_large_to_keep_is_lost() -> None:
-    """With all the letters that could not make room for it."""
     scene = Scene(refusals=1, memory=2000)
     client, other = scene.client(), scene.client()
     client.sends_to(b"/queue/DLQ", b"old")

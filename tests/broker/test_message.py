@@ -26,16 +26,11 @@ def frame(data: bytes, dialect: Dialect) -> Frame:
 
 @dialects
 def test_a_plain_head_is_kept_as_it_came(dialect: Dialect) -> None:
-    """What is the message's own keeps its order and its repetitions, and is the same in every dialect."""
+    """With order and repetitions, the same in every dialect; but receipt, transaction and destinations go."""
     head = read(b"SEND\nb:2\na:1\ndestination:/queue/a\na:3\ncontent-length:1\n\nx\0", dialect)
     assert head.destination == b"/queue/a"
     assert head.lines == b"b:2\na:1\na:3\ncontent-length:1\n\n"
     assert {head.written(each) for each in DIALECTS.values()} == {head.lines}
-
-
-@dialects
-def test_what_is_asked_of_the_broker_is_not_delivered(dialect: Dialect) -> None:
-    """Receipt and transaction are the sender's; repeated destinations go too."""
     lines = b"receipt:r\ntransaction:t\ndestination:/queue/a\nfoo:bar\ndestination:/queue/b\n"
     head = read(b"SEND\n%b\n\0" % lines, dialect)
     assert (head.receipt, head.transaction) == (b"r", b"t")

@@ -28,7 +28,7 @@ async def _told(act: str, answer: bytes = CONNECTED) -> list[str]:
         over.set()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    history, clock = History(), Clock()
+    history, clock = History(), Clock(asyncio.get_running_loop())
     client = Client("c1", Habit(b"1.2"), server.sockets[0].getsockname()[:2], Network(clock), history)
     async with server:
         clock.do(client.connect)
@@ -54,7 +54,7 @@ def test_nobody_listens() -> None:
     """The connection is refused, which ends it."""
 
     async def ended() -> list[str]:
-        history, clock = History(), Clock()
+        history, clock = History(), Clock(asyncio.get_running_loop())
         client = Client("c1", Habit(b"1.2"), ("127.0.0.1", free_port()), Network(clock), history)
         clock.do(client.connect)
         await asyncio.sleep(0.1)

@@ -42,7 +42,7 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
 
 
 def test_several_of_each(tmp_path: Path) -> None:
-    """Listeners and upstreams find each other by name, and share what is shared."""
+    """Listeners and upstreams find each other by name, and share what is shared; the only one need not be named."""
     found = config(tmp_path, SEVERAL + "[broker]\nprefetch = 7\nconnect_timeout = 3\n")
     a, b, c = found.listeners
     assert [each.name for each in found.listeners] == ["a", "b", "c"]
@@ -51,10 +51,6 @@ def test_several_of_each(tmp_path: Path) -> None:
     assert str(b.upstream.groups[0]) == "tcp://y"
     assert found.upstreams == (a.upstream, b.upstream)
     assert found.broker == Bounds(prefetch=7, connect_timeout=3.0)
-
-
-def test_the_only_upstream_need_not_be_named(tmp_path: Path) -> None:
-    """Neither by a listener of the file nor by the default one."""
     only = '[upstream.x]\nuri = "tcp://x"\n'
     assert config(tmp_path, only).listeners[0].upstream.name == "x"
     assert config(tmp_path, only + "[listener.a]\n").listeners[0].upstream.name == "x"
@@ -111,10 +107,13 @@ def test_paths_start_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_listen_takes_the_place_of_every_endpoint(tmp_path: Path) -> None:
-    """The first listener's settings hold for each endpoint of the command line."""
+    """With the first listener's settings; but not with TLS of its own beside a table for it."""
     found = overridden(config(tmp_path, SEVERAL), listen=["tcp:5", "tcp:6"])
     assert [(each.name, each.endpoint) for each in found.listeners] == [("a", "tcp:5"), ("a-2", "tcp:6")]
     assert {each.linger for each in found.listeners} == {1.0}
+    found = config(tmp_path, '[listener.a.tls]\ncertificate = "c"\nkey = "k"\n')
+    with refuses(r"--listen: ssl:1 brings TLS of its own, and listener\.a\.tls does too"):
+        overridden(found, listen=["ssl:1"])
 
 
 ROUTED = (
@@ -206,13 +205,6 @@ def test_mistakes_of_options(listen: list[str], upstream: str | None, admin: str
         overridden(default(), listen, upstream, admin)
     assert str(error.value).startswith(said)
     assert "geheim" not in str(error.value)
-
-
-def test_tls_twice_is_refused(tmp_path: Path) -> None:
-    """A listener with a table for TLS cannot move to an endpoint that brings its own."""
-    found = config(tmp_path, '[listener.a.tls]\ncertificate = "c"\nkey = "k"\n')
-    with refuses(r"--listen: ssl:1 brings TLS of its own, and listener\.a\.tls does too"):
-        overridden(found, listen=["ssl:1"])
 
 
 def test_where_to_hand_over(tmp_path: Path) -> None:

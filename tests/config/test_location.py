@@ -42,7 +42,7 @@ def test_weights() -> None:
 
 
 def test_fanout() -> None:
-    """A group each, numbered after the upstream; options belong to where they stand."""
+    """A group each, numbered; options belong to where they stand, and static hands down those of the fan-out."""
     uri = (
         "fanout:(failover:(tcp://a,tcp://b)?randomize=false&timeout=1000,tcp://c,failover:(tcp://d))"
         "?maxReconnectAttempts=3&timeout=2000&fanOutQueues=false"
@@ -53,10 +53,6 @@ def test_fanout() -> None:
         ("main-3", ["tcp://d"], Reconnect()),
     ]
     assert (locate(uri).quorum, locate(uri).fan_out_queues) == (2, False)
-
-
-def test_static_hands_down_options() -> None:
-    """Its own win over those of the fan-out."""
     uri = "fanout:(static:(tcp://a,failover:(tcp://b))?timeout=1000,tcp://c)?timeout=2000&maxReconnectAttempts=5"
     assert [found for _, _, found in groups(uri)] == [
         Reconnect(timeout=1.0, attempts=5),

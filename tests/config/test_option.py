@@ -139,15 +139,11 @@ def _listed(heading: str) -> dict[str, str]:
     return {name: row[2] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
 
 
-def test_the_page_has_every_option_of_failover() -> None:
-    """With the default that the code has."""
+def test_the_page_has_every_option() -> None:
+    """Those of failover with the default that the code has; those of fan-out that are its own."""
     listed = _listed("Options of `failover:(...)`")
     assert listed.keys() == FAILOVER.keys()
     for name, default in listed.items():
         field, reader = FAILOVER[name]
         assert reader(OptionText(default.strip("`"))) == getattr(Reconnect, field), name
-
-
-def test_the_page_has_every_option_of_fanout() -> None:
-    """Those that it does not share with failover."""
     assert _listed("Options of `fanout:(...)`").keys() == FANOUT.keys() - RECONNECT.keys()

@@ -41,13 +41,22 @@ def config(text: str, more: str = "") -> Config:
 
 
 def test_what_is_read() -> None:
-    """Each scope has its own, with a burst of one second, and pauses unless it is said otherwise."""
+    """Each scope has its own, with a burst of one second, and pauses unless it is said otherwise; so in words."""
     [listener] = config(LIMITS).listeners
     assert listener.rates == RateLimits(
         Rates(connects=200, bytes=50_000_000), Rates(connects=0.5, burst=10.0), Rates(frames=500, refuse=True)
     )
     assert listener.clients_per_user == 3
     assert config("").listeners[0].rates == RateLimits()
+    told = summary(config(LIMITS))
+    assert (
+        "all clients together 200 connections, 50000000 bytes a second, 1 s at once; who sends more is read"
+        in told
+    )
+    assert "each address 0.5 connections a second, 10 s at once\n" in told
+    assert "each user 500 frames a second, 1 s at once; who sends more is refused" in told
+    assert "as many as all together may be, 3 of one user" in told
+    assert "a second" not in summary(config("")).partition("upstream main")[0]
 
 
 @pytest.mark.parametrize(
@@ -103,16 +112,3 @@ def test_a_reload_names_what_differs() -> None:
     )
     for key in ("frames", "address.burst", "user.when_reached"):
         assert takes(f"listener.NAME.limits.{key}") is Takes.AT_ONCE
-
-
-def test_the_summary_says_them() -> None:
-    """In words, scope by scope, and nothing where there are none."""
-    told = summary(config(LIMITS))
-    assert (
-        "all clients together 200 connections, 50000000 bytes a second, 1 s at once; who sends more is read"
-        in told
-    )
-    assert "each address 0.5 connections a second, 10 s at once\n" in told
-    assert "each user 500 frames a second, 1 s at once; who sends more is refused" in told
-    assert "as many as all together may be, 3 of one user" in told
-    assert "a second" not in summary(config("")).partition("upstream main")[0]

@@ -30,16 +30,12 @@ def read(text: str, running: Config = NOTHING) -> Config:
 
 
 def test_a_file_that_holds_the_same() -> None:
-    """All sessions go on with what there is, whatever else changes."""
+    """Sessions go on with what there is: brokers are the same as long as their uri is, and others as they run."""
     before = read(TWO)
     after = read(f"stop_timeout = 3\n{TWO}", before)
     assert after.listeners is before.listeners
     assert after.stop_timeout == 3
     assert change("", before, after).changed == ("stop_timeout",)
-
-
-def test_an_upstream_that_changes() -> None:
-    """Its brokers are the same as long as its uri is; the other upstream and its listener are those that run."""
     before = read(TWO)
     after = read(TWO.replace("[upstream.b]", "confirm = true\n[upstream.b]"), before)
     assert after.upstreams[0].confirm

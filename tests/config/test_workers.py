@@ -50,16 +50,12 @@ def test_the_embedded_broker_is_in_one_process(tmp_path: Path) -> None:
         read(tmp_path, routed)
 
 
-def test_fewer_clients_than_workers(tmp_path: Path) -> None:
-    """A worker that may have none would be none."""
+def test_clients_are_divided(tmp_path: Path) -> None:
+    """None too many or too few, and one for each worker; what limits one address is the same for each."""
     with pytest.raises(ConfigError, match=r"listener\.public\.limits\.clients: .* 8 workers"):
         read(tmp_path, f"workers = 8{FILE}")
     with pytest.raises(ConfigError, match=r": limits\.clients: .* 3 workers"):
         read(tmp_path, f"workers = 3\nlimits.clients = 2{FILE}")
-
-
-def test_clients_are_divided(tmp_path: Path) -> None:
-    """No client too many, and none too few; what limits one address is the same for each."""
     config = read(tmp_path, f"workers = 3\nlimits.clients = 11{FILE}")
     shares = [share(config, number) for number in (1, 2, 3)]
     assert [each.clients for each in shares] == [4, 4, 3]

@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _DAY = datetime.timedelta(days=1)
+_SIGNS = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+"""What the key of an authority may do: sign certificates and lists of those that are revoked."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,11 @@ class Credentials:
     key: Path
     leaf: x509.Certificate
     private: ec.EllipticCurvePrivateKey
+
+    @property
+    def lines(self) -> str:
+        """The lines of a table of the configuration that name both files."""
+        return f'certificate = "{self.certificate}"\nkey = "{self.key}"\n'
 
     def keystore(self, path: Path, password: str) -> Path:
         """Write certificate and key as PKCS 12, for Java."""
@@ -57,7 +64,7 @@ class Authority:
             .not_valid_before(now - _DAY)
             .not_valid_after(now + 30 * _DAY)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(_certificate_signing(), critical=True)
+            .add_extension(_SIGNS, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer._key.public_key()), critical=False
@@ -104,17 +111,3 @@ class Authority:
 
 def _name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _certificate_signing() -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=True,
-        encipher_only=False,
-        decipher_only=False,
-    )

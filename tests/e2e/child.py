@@ -8,11 +8,20 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 PATIENCE = float(os.environ.get("STOMPRELAY_TEST_PATIENCE", "60"))
 """Seconds after which a wait for something observable fails: generous, for slow and busy machines."""
+
+
+def wait_until(reached: Callable[[], object], why: Callable[[], object] = str) -> None:
+    """Ask again and again until it is true. `why` says what was found where it never is."""
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.01)
+
 
 _PR_SET_PDEATHSIG = 1
 _prctl = getattr(ctypes.CDLL(None), "prctl", None)  # looked up before any fork
@@ -106,10 +115,7 @@ class Child:
 
     def wait_until_stopped(self) -> None:
         """Wait until SIGSTOP has reached each of its threads: until then one that runs may still answer."""
-        deadline = time.monotonic() + PATIENCE
-        while set(self._states()) - {"T", "Z"}:
-            assert time.monotonic() < deadline, f"{self.name} goes on after SIGSTOP"
-            time.sleep(0.001)
+        wait_until(lambda: not set(self._states()) - {"T", "Z"}, lambda: f"{self.name} goes on after SIGSTOP")
 
     def _states(self) -> Iterator[str]:
         """The state of each of its threads, a letter, as the kernel lists them (proc(5))."""

@@ -74,7 +74,7 @@ def _broker(product: str) -> object:
 
 
 rabbitmq, rabbitmq_2 = _broker("rabbitmq"), _broker("rabbitmq")
-activemq, activemq_2 = _broker("activemq"), _broker("activemq")
+activemq = _broker("activemq")
 activemq_6 = _broker("activemq_6")
 artemis = _broker("artemis")
 

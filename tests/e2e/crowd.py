@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Self
 
-from tests.e2e.child import PATIENCE
+from tests.e2e.child import PATIENCE, wait_until
 from tests.e2e.raw import CONNECT
 from tests.e2e.talker import Talker
 
@@ -50,12 +50,12 @@ class Crowd:
     def goes_on(self) -> None:
         """Wait until each client has two receipts more."""
         before = [len(each) for each in self.confirmed]
-        for _ in range(int(PATIENCE / 0.05)):
+
+        def all_have() -> bool:
             assert not self.failed
-            if all(len(each) >= had + 2 for each, had in zip(self.confirmed, before, strict=True)):
-                return
-            self._thread.join(0.05)
-        raise AssertionError("some clients do not go on")
+            return all(len(each) >= had + 2 for each, had in zip(self.confirmed, before, strict=True))
+
+        wait_until(all_have, lambda: "some clients do not go on")
 
     async def _all(self) -> None:
         await asyncio.gather(*(self._client(number) for number in range(len(self.confirmed))))

@@ -179,21 +179,15 @@ _MEMORY = BrokerFacts(nack="redelivered", wrong_password=None)
 _MEMORY_1_0 = BrokerFacts(nack="ended", wrong_password=None)
 
 BROKERS: Mapping[tuple[str, str], BrokerFacts] = {
-    ("rabbitmq", "1.0"): _RABBITMQ,
-    ("rabbitmq", "1.1"): _RABBITMQ,
-    ("rabbitmq", "1.2"): _RABBITMQ,
-    ("activemq", "1.0"): _ACTIVEMQ_1_0,
-    ("activemq", "1.1"): _ACTIVEMQ,
-    ("activemq", "1.2"): _ACTIVEMQ,
-    ("activemq_6", "1.0"): _ACTIVEMQ_1_0,
-    ("activemq_6", "1.1"): _ACTIVEMQ,
-    ("activemq_6", "1.2"): _ACTIVEMQ,
-    ("artemis", "1.0"): _ARTEMIS_1_0,
-    ("artemis", "1.1"): _ARTEMIS,
-    ("artemis", "1.2"): _ARTEMIS,
-    ("memory", "1.0"): _MEMORY_1_0,
-    ("memory", "1.1"): _MEMORY,
-    ("memory", "1.2"): _MEMORY,
+    (broker, version): of_1_0 if version == "1.0" else later
+    for broker, of_1_0, later in (
+        ("rabbitmq", _RABBITMQ, _RABBITMQ),
+        ("activemq", _ACTIVEMQ_1_0, _ACTIVEMQ),
+        ("activemq_6", _ACTIVEMQ_1_0, _ACTIVEMQ),
+        ("artemis", _ARTEMIS_1_0, _ARTEMIS),
+        ("memory", _MEMORY_1_0, _MEMORY),
+    )
+    for version in VERSIONS
 }
 """By broker and version of the connection to it."""
 

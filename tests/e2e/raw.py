@@ -6,8 +6,6 @@ It shares no code with the relay on purpose.
 import select
 import socket
 import ssl
-from collections.abc import Container
-from types import TracebackType
 from typing import Self
 
 from tests.e2e.child import PATIENCE
@@ -32,12 +30,12 @@ class Connection:
         _open.add(self)
 
     @classmethod
-    def to(cls, port: int, tls: ssl.SSLContext | None = None, name: str = "localhost") -> Self:
+    def to(cls, port: int, tls: ssl.SSLContext | None = None) -> Self:
         """Connect to a port of 127.0.0.1, with TLS where a context is given."""
         plain = socket.create_connection(("127.0.0.1", port), PATIENCE)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            return cls(tls.wrap_socket(plain, server_hostname=name) if tls else plain)
+            return cls(tls.wrap_socket(plain, server_hostname="localhost") if tls else plain)
         except BaseException:
             plain.close()
             raise
@@ -45,9 +43,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def write(self, data: bytes) -> None:
@@ -107,11 +103,10 @@ class Connection:
         self._buffer += data
 
 
-def close_all(but: Container[Connection] = ()) -> None:
+def close_all() -> None:
     """Close the connections that a test has left open because it failed."""
     for connection in [*_open]:
-        if connection not in but:
-            connection.close()
+        connection.close()
 
 
 class ScriptedBroker:
@@ -126,9 +121,7 @@ class ScriptedBroker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     @property

@@ -233,13 +233,20 @@ def check(child: Child) -> None:
     assert not _WRONG.search(child.output), child.output
 
 
-def stomprelay(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command to its end."""
+def run(directory: Path, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, in a directory and with these variables. It has nobody to ask."""
     return subprocess.run(
-        [sys.executable, "-m", "stomprelay", *arguments],
-        cwd=ROOT,
+        command,
+        cwd=directory,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
         check=False,
     )
+
+
+def stomprelay(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run our command to its end."""
+    return run(ROOT, sys.executable, "-m", "stomprelay", *arguments)

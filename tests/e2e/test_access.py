@@ -108,11 +108,7 @@ def test_a_users_file_that_is_read_anew(door: Door) -> None:
 
 def test_a_certificate(tmp_path: Path, authority: Authority) -> None:
     """Its name lets in who shows it, whatever else it says; who shows none needs a passcode."""
-    own = authority.issue("relay")
-    tls = (
-        f'[listener.main.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"\n'
-        f'client_ca = "{authority.file}"'
-    )
+    tls = f'[listener.main.tls]\n{authority.issue("relay").lines}client_ca = "{authority.file}"'
     trust = ssl.create_default_context(cafile=str(authority.file))
     with asking(tmp_path, "memory:", tls, f"certificates = true{PEOPLE}") as door:
         with Connection.to(door.port, trust) as client:

@@ -54,10 +54,8 @@ def test_a_login_that_rabbitmq_closes_for(
         def over() -> bool:
             seen.update(states(running))
             # A client that is gone has no more than its time, within which it may not be proved.
-            return (
-                running.admin.counted("connects_rejected") + running.admin.counted("clients_undelivered")
-                == MANY
-            )
+            told = running.admin.counted("connects_rejected")
+            return told + running.admin.counted("clients_undelivered") == MANY
 
         waiting = provoked(running, b"a\\qb")
         running.relay.wait_until(over)

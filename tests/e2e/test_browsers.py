@@ -16,7 +16,7 @@ from tests.e2e.certificates import Authority
 from tests.e2e.child import PATIENCE, Child
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import ROOT, Relay, relay
+from tests.e2e.relay import ROOT, Relay, relay, run
 
 pytestmark = pytest.mark.e2e
 
@@ -157,15 +157,6 @@ def test_the_check_of_the_page(door: Door) -> None:
     [commands] = [each for each in blocks("sh") if "stomprelay check" in each]
     checks = [line for line in commands.splitlines() if line.startswith("stomprelay check")]
     assert len(checks) == 2
-    said = [
-        subprocess.run(
-            [sys.executable, "-m", *line.split()],
-            cwd=door.folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        for line in checks
-    ]
+    said = [run(door.folder, sys.executable, "-m", *line.split()) for line in checks]
+    assert [each.returncode for each in said] == [0, 0]
     assert "a user's own inbox" in said[1].stdout

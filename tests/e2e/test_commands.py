@@ -21,10 +21,10 @@ import pytest
 from stomprelay.cli.commands import parser
 from stomprelay.pipeline import cli as pipeline
 from tests.config.reference import put_secrets
-from tests.e2e.child import PATIENCE, Child
+from tests.e2e.child import PATIENCE, Child, wait_until
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import ROOT, launch, relay, serving
+from tests.e2e.relay import ROOT, launch, relay, run, serving
 
 pytestmark = pytest.mark.e2e
 
@@ -154,16 +154,7 @@ class Stage:
 
     def bash(self, command: str) -> str:
         """Run it, and return what it printed. It has to succeed."""
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.directory,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        done = run(self.directory, "bash", "-c", command, **self.environment)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout
 
@@ -331,13 +322,11 @@ def say_until(bash: "subprocess.Popen[str]", command: str, printed: str) -> str:
 
 def wait_for_line(log: Path, end: str) -> None:
     """Wait until a line of a log, which may not be there yet, ends so."""
-    text = ""
-    for _ in range(int(PATIENCE / 0.05)):
-        text = log.read_text() if log.exists() else ""
-        if end in text:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"no {end!r} in {log.name}:\n{text}")
+
+    def text() -> str:
+        return log.read_text() if log.exists() else ""
+
+    wait_until(lambda: end in text(), lambda: f"no {end!r} in {log.name}:\n{text()}")
 
 
 @pytest.mark.parametrize("block", of("console"))

@@ -326,8 +326,7 @@ def test_a_page_of_another_site(browser: Any, there: Running) -> None:
 @pytest.mark.ci
 def test_over_tls(browser: Any, tmp_path: Path) -> None:
     """The page and its WebSocket come by TLS as well."""
-    found = Authority(tmp_path, "authority").issue("localhost")
-    tls = f'[admin_tls]\ncertificate = "{found.certificate}"\nkey = "{found.key}"\n'
+    tls = f"[admin_tls]\n{Authority(tmp_path, 'authority').issue('localhost').lines}"
     with (
         console_of(tmp_path, tls, "https") as running,
         console(browser, running, ignore_https_errors=True) as found,

@@ -168,21 +168,15 @@ def test_ten_thousand_sessions(browser: Any, shown: MadeUp) -> None:
         shows(found, 10_000, "1 to 50 of 10,000")
         head = "#session-rows th:has(button:has-text('From client'))"
         found.click(f"{head} button")
-        until(found, "(head) => document.querySelectorAll('[aria-sort=descending]').length === 1")
-        until(
-            found,
-            "() => document.querySelector('#session-rows tbody th').textContent.endsWith('-10000') === false",
-        )
+        until(found, "() => document.querySelectorAll('[aria-sort=descending]').length === 1")
+        until(found, "() => !document.querySelector('#session-rows tbody th').textContent.endsWith('-10000')")
         found.select_option("#size", "500")
         until(found, "() => document.querySelectorAll('#session-rows tbody tr').length === 500")
         found.fill("#search", "/QUEUE/42")
         until(found, "() => document.querySelector('#range').textContent.includes('found, 10,000 in all')")
         wanted = [each for each in range(4, SESSIONS + 1) if each % 97 == 42]
-        until(
-            found,
-            "(count) => document.querySelectorAll('#session-rows tbody tr').length === count",
-            len(wanted),
-        )
+        rows = "document.querySelectorAll('#session-rows tbody tr')"
+        until(found, f"(count) => {rows}.length === count", len(wanted))
         assert sorted(names(found)) == wanted
         found.fill("#search", "no*such[thing]")
         until(found, "() => document.querySelector('#range').textContent.startsWith('none')")
@@ -281,9 +275,7 @@ def ask(found: Any, button: str, verb: str) -> None:
 
 
 def test_orders_reach_a_relay(browser: Any, tmp_path: Path) -> None:
-    """A real one: a broker is paused and resumed, a session is ended, nobody is let in for a while, the configuration
-    is read anew, each once it is said to be meant.
-    """
+    """A real one: pause and resume a broker, end a session, drain, reload, each once it is said to be meant."""
     with served(tmp_path, 'uri = "failover:(memory:)"') as running:
         client, other = Connection.to(running.port), Connection.to(running.port)
         client.connect(login="<b>me</b>")
@@ -335,14 +327,11 @@ def test_how_long_sessions_may_take(browser: Any, tmp_path: Path) -> None:
 def test_reading_the_configuration_anew(browser: Any, shown: MadeUp) -> None:
     """What became of it is told: what changed, what takes a restart, or why it was not done."""
     changed = {"changed": ["listener.main", "log_level"], "restart": ["workers"]}
+    error = "r.toml: log_level: must be a string"
     answers = [
         (200, changed, "Read anew: listener.main, log_level. It takes a restart for workers."),
         (200, {"changed": [], "restart": []}, "Read anew: nothing changed."),
-        (
-            409,
-            {"error": "r.toml: log_level: must be a string"},
-            "Not done: r.toml: log_level: must be a string",
-        ),
+        (409, {"error": error}, f"Not done: {error}"),
     ]
 
     def reload(route: Any) -> None:
@@ -355,9 +344,7 @@ def test_reading_the_configuration_anew(browser: Any, shown: MadeUp) -> None:
         for at, (*_, told) in enumerate(answers):
             left = answers[at:]
             ask(found, "#orders button:has-text('Reload')", "Reload")
-            found.wait_for_function(
-                "(told) => document.querySelector('#notice').innerText === told", arg=told
-            )
+            until(found, "(told) => document.querySelector('#notice').innerText === told", told)
         # None may be under way when the page is closed.
         found.unroute_all(behavior="wait")
 

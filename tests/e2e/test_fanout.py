@@ -21,12 +21,13 @@ def pair(activemq: Broker, rabbitmq: Broker) -> Iterator[list[Node]]:
         yield members
 
 
-def fanout(members: Sequence[Node], options: str) -> str:
-    """Return the lines of an upstream that has a group for each node."""
-    groups = ",".join(f"failover:({node.uri})?randomize=false&timeout=2000" for node in members)
-    return (
-        f'uri = "fanout:({groups})?{options}"\nconfirm = true\nheart_beat = [500, 500]\nconnect_timeout = 2'
-    )
+def fanout(
+    members: Sequence[Node], options: str, group: str = "failover:({})?randomize=false&timeout=2000"
+) -> str:
+    """Return the lines of an upstream that has a group for each node, of this form."""
+    groups = ",".join(group.format(node.uri) for node in members)
+    uri = f'uri = "fanout:({groups})?{options}"'
+    return f"{uri}\nconfirm = true\nheart_beat = [500, 500]\nconnect_timeout = 2"
 
 
 def held(members: Sequence[Node], queue: str) -> list[list[bytes]]:
@@ -83,11 +84,8 @@ def test_subscriptions_are_merged(
 def test_a_group_that_dies(pair: list[Node], tmp_path: Path, dead: int, queue: str) -> None:
     """With `minAckCount=1` the client does not notice; the dead one catches up when it is there again."""
     bodies = [b"%d" % number for number in range(300)]
-    uri = ",".join(node.uri for node in pair)
-    config = (
-        f'uri = "fanout:({uri})?minAckCount=1"\nconfirm = true\nheart_beat = [500, 500]\nconnect_timeout = 2'
-    )
-    with fleet(tmp_path, pair, config) as running, Talker.at(running.port) as client:
+    upstream = fanout(pair, "minAckCount=1", "{}")
+    with fleet(tmp_path, pair, upstream) as running, Talker.at(running.port) as client:
         client.send(queue, *bodies[:100])
         pair[dead].proxy.cut()
         client.send(queue, *bodies[100:200])

@@ -1,4 +1,4 @@
-"""Client libraries play the same scripts directly with a broker and through the relay: the same result."""
+"""Client libraries play the same scripts with a broker and through the relay, in all nine pairs of versions."""
 
 from collections.abc import Iterator
 
@@ -13,10 +13,11 @@ from tests.e2e.facts import (
     SPRING,
     SPRING_TCP,
     STOMP_PY,
+    VERSIONS,
     LibraryFacts,
     meets,
 )
-from tests.e2e.scripts import SCRIPTS, Script
+from tests.e2e.scripts import FACTS, SCRIPTS, Script
 from tests.e2e.stage import Stage
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -93,3 +94,38 @@ def test_the_relay_changes_nothing(cell: Cell, direct: Direct, through: Through,
     broker, library, version, script = cell
     expected = play(script, direct(broker), library, version)
     assert play(script, through(broker, None), library, version) == expected
+
+
+# Client libraries of one version on brokers of another
+
+PairCell = tuple[str, LibraryFacts, str, str, Script]
+PAIR_CELLS: list[PairCell] = [
+    (broker, library, version, upstream, script)
+    for broker in BROKER_NAMES
+    for library in LIBRARIES
+    if meets(broker, library)
+    for version in library.versions
+    for upstream in VERSIONS
+    if version != upstream
+    for script in SCRIPTS
+    if script.applies(library, version, BROKERS[broker, upstream])
+]
+
+
+def pair_aspects(cell: PairCell) -> Iterator[tuple[str, ...]]:
+    """Name what a cell can show: a script; a library at a broker; a pair of versions at a broker; a script whose
+    outcome depends on the broker, at each.
+    """
+    broker, library, version, upstream, script = cell
+    yield "script", script.name
+    yield "library", broker, library.name
+    yield "pair", broker, version, upstream
+    if script in FACTS:
+        yield "facts", broker, script.name
+
+
+@pytest.mark.parametrize("cell", sampled(PAIR_CELLS, pair_aspects))
+def test_every_pair_of_versions(cell: PairCell, through: Through, play: Play) -> None:
+    """A script succeeds for a client of one version on a broker that is spoken to in another."""
+    broker, library, version, upstream, script = cell
+    play(script, through(broker, upstream), library, version)

@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from tests.e2e.child import PATIENCE
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import NET_STOMP, PHP_STOMP, STOMP_GEM, STOMP_PY, STOMPEST, LibraryFacts
 from tests.e2e.raw import Connection
-from tests.e2e.relay import Admin, Relay, served
+from tests.e2e.relay import Relay, served
 
 pytestmark = pytest.mark.e2e
 
@@ -80,33 +79,18 @@ class Journal:
         return [each for each in self.entries if each.event == name]
 
 
-@dataclass
-class Running:
-    """A relay with a journal, in front of the embedded broker."""
-
-    relay: Relay
-    directory: Path
-
-    @property
-    def port(self) -> int:
-        return self.relay.port
-
-    @property
-    def admin(self) -> Admin:
-        return self.relay.admin
-
-    def metric(self, name: str) -> int:
-        """What its metrics say of the journal."""
-        return int(self.admin.metrics()[f"journal_{name}"])
+def metric(relay: Relay, name: str) -> int:
+    """What the metrics of a relay say of its journal."""
+    return int(relay.admin.metrics()[f"journal_{name}"])
 
 
 @contextlib.contextmanager
-def running(directory: Path, *settings: str) -> Iterator[Running]:
-    """Run a relay with these settings of its journal. It may be ended in any way meanwhile."""
+def running(directory: Path, *settings: str) -> Iterator[tuple[Relay, Path]]:
+    """Run a relay, before the embedded broker, with these settings of its journal; yield it and the journal's place."""
     place = directory / "journal"
     lines = "\n".join((f'[journal]\ndirectory = "{place}"\nflush_interval = 0.05', *settings))
     with served(directory, listener=lines) as relay:
-        yield Running(relay, place)
+        yield relay, place
 
 
 LINES = [
@@ -127,7 +111,7 @@ def test_every_frame_of_foreign_clients(
     """After SIGTERM all is there, in closed segments: what they sent and got, by whom, in which version."""
     source, source_version, sink, sink_version = line
     bodies = [f"{number} ".encode() + b"x" * (number % 50) for number in range(200)]
-    with running(tmp_path, 'bodies = "all"') as relay:
+    with running(tmp_path, 'bodies = "all"') as (relay, place):
         producer, consumer = client(source), client(sink)
         producer.connect(relay.port, source_version, "producer", "geheim")
         consumer.connect(relay.port, sink_version, "consumer", "geheim")
@@ -137,8 +121,8 @@ def test_every_frame_of_foreign_clients(
         assert [consumer.receive().body for _ in bodies] == bodies
         producer.disconnect()
         consumer.disconnect()
-    assert all(segment.closed for segment in Folder(relay.directory).segments())
-    journal = Journal(relay.directory)
+    assert all(segment.closed for segment in Folder(place).segments())
+    journal = Journal(place)
     sends, messages = journal.frames("SEND", "client"), journal.frames("MESSAGE", "broker")
     for entries, name, version in ((sends, "producer", source_version), (messages, "consumer", sink_version)):
         assert [each.kept for each in entries] == bodies
@@ -149,7 +133,7 @@ def test_every_frame_of_foreign_clients(
         assert version in {each.context.version for each in journal.entries}
     assert len(journal.events("connected")) == 2
     assert (journal.entries[0].event, journal.entries[-1].event) == ("journal begun", "journal ended")
-    assert not any(b"geheim" in path.read_bytes() for path in relay.directory.iterdir())
+    assert not any(b"geheim" in path.read_bytes() for path in place.iterdir())
 
 
 class Flood(threading.Thread):
@@ -199,24 +183,24 @@ def test_a_relay_that_is_killed(tmp_path: Path, round_: int) -> None:
 def killed(directory: Path, chance: random.Random) -> None:
     """Kill a relay under load, and look at its journal."""
     with (
-        running(directory, "segment_size = 200000", "segment_age = 1") as relay,
+        running(directory, "segment_size = 200000", "segment_age = 1") as (relay, place),
         contextlib.ExitStack() as end,
     ):
         floods = [Flood(relay.port, f"flood-{number}") for number in range(3)]
         for flood in floods:
             end.callback(flood.connection.close)
             flood.start()
-        relay.relay.wait_until(lambda: relay.metric("frames_total") > 1000)
+        relay.wait_until(lambda: metric(relay, "frames_total") > 1000)
         time.sleep(chance.uniform(0, 0.7))  # any moment will do
-        written, octets = relay.metric("frames_total"), relay.metric("bytes_total")
-        relay.relay.kill()
+        written, octets = metric(relay, "frames_total"), metric(relay, "bytes_total")
+        relay.kill()
         for flood in floods:
             flood.join(PATIENCE)
-    before = Folder(relay.directory).segments()
+    before = Folder(place).segments()
     assert [each.closed for each in before].count(False) <= 1
-    recovered = Folder(relay.directory).recover(time.time_ns())
+    recovered = Folder(place).recover(time.time_ns())
     assert not any(each.failure for each in recovered)
-    journal = Journal(relay.directory)
+    journal = Journal(place)
     found = [each for each in journal.entries if each.head]
     print(
         f"{written} frames ({octets} bytes) written before, {len(found)} found, "

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,7 @@ SURVIVORS: tuple[tuple[LibraryFacts, str, LibraryFacts, str, str, int], ...] = (
 def test_tables_say_what_a_failover_was(
     tmp_path: Path, rabbitmq: Broker, activemq: Broker, client: Callable[[LibraryFacts], Client], queue: str
 ) -> None:
-    """The broker that serves is lost under load: one outage of all sessions, and the books of messages, frames said
-    again, stale ACKs and deliveries are those of clients and relay.
-    """
+    """A broker is lost under load: outage, messages, frames said again and ACKs are as clients and relay count them."""
     journal, tables = tmp_path / "journal", tmp_path / "tables"
     recorded = f'[journal]\ndirectory = "{journal}"\nsegment_size = 500000\nbodies = "all"\n'
     with (
@@ -78,23 +77,17 @@ def test_tables_say_what_a_failover_was(
             consumer.ends()
         counted = {name: running.admin.counted(name) for name in ("failovers", "frames_resent", "acks_stale")}
     once(journal, tables)
-    assert ask(tables, "quarantine", "SELECT * FROM TABLE") == []
+    asked = partial(ask, tables)
+    assert asked("quarantine", "SELECT * FROM TABLE") == []
 
     twice = 0
     for producer, consumer in pairs:
         where = f"WHERE destination = '{producer.destination}'"
-        told = ask(
-            tables,
-            "messages",
-            f"SELECT segment, position, number, receipt_us, len(deliveries) FROM TABLE {where}",
-        )
+        columns = "segment, position, number"
+        told = asked("messages", f"SELECT {columns}, receipt_us, len(deliveries) FROM TABLE {where}")
         rows = {(segment, offset, number): rest for segment, offset, number, *rest in told}
         assert len(rows) == len(told) == producer.sent + 1
-        sends = ask(
-            tables,
-            "frames",
-            f"SELECT body, segment, position, number FROM TABLE {where} AND command = 'SEND'",
-        )
+        sends = asked("frames", f"SELECT body, {columns} FROM TABLE {where} AND command = 'SEND'")
         by_body = {body: rows[segment, offset, number] for body, segment, offset, number in sends}
         assert len(by_body) == len(sends) == len(rows)
         assert sorted(producer.receipts) == list(range(producer.sent))
@@ -104,16 +97,14 @@ def test_tables_say_what_a_failover_was(
             assert receipt is not None, body
             assert deliveries == got[body], body
         assert sum(deliveries for _, deliveries in rows.values()) == got.total()
-        heard = ask(tables, "frames", f"SELECT count(*) FROM TABLE {where} AND command = 'MESSAGE'")
+        heard = asked("frames", f"SELECT count(*) FROM TABLE {where} AND command = 'MESSAGE'")
         assert heard == [(got.total(),)]
         twice += got.total() - len(got)
 
-    lost = ask(
-        tables,
-        "failovers",
-        "SELECT upstream, broker, moved_to, planned, sessions, recovered, given_up, resent, stale_acks, duplicates "
-        "FROM TABLE",
+    columns = (
+        "upstream, broker, moved_to, planned, sessions, recovered, given_up, resent, stale_acks, duplicates"
     )
+    lost = asked("failovers", f"SELECT {columns} FROM TABLE")
     assert lost == [
         (
             *("main", struck.uri, [other.uri], False, len(workers), len(workers), 0),
@@ -121,10 +112,9 @@ def test_tables_say_what_a_failover_was(
         )
     ]
     assert counted["failovers"] == len(workers)
-    assert ask(
-        tables,
-        "failovers",
-        "SELECT 0 < silence_p50_us AND silence_p50_us <= silence_max_us AND began_at < ended_at "
-        "AND silence_max_us <= epoch_us(ended_at) - epoch_us(began_at) FROM TABLE",
-    ) == [(True,)]
+    order = (
+        "0 < silence_p50_us AND silence_p50_us <= silence_max_us AND began_at < ended_at "
+        "AND silence_max_us <= epoch_us(ended_at) - epoch_us(began_at)"
+    )
+    assert asked("failovers", f"SELECT {order} FROM TABLE") == [(True,)]
     print(f"{struck.broker.name} was lost: {lost[0]}; {twice} deliveries came twice")

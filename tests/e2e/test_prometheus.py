@@ -61,11 +61,8 @@ class Prometheus:
     def values(self, query: str) -> dict[str, float]:
         """What it finds, by job."""
         found = self.ask("query", query=query)
-        return (
-            {}
-            if found is None
-            else {each["metric"]["job"]: float(each["value"][1]) for each in found["result"]}
-        )
+        rows = [] if found is None else found["result"]
+        return {each["metric"]["job"]: float(each["value"][1]) for each in rows}
 
 
 def configuration(folder: Path, metrics: int, admin: int) -> str:
@@ -88,12 +85,8 @@ def prometheus(folder: Path, text: str) -> Iterator[Prometheus]:
     """Run it while the block lasts, at a free port."""
     (folder / "prometheus.yml").write_text(text, encoding="utf-8")
     port = free_port()
-    places = (
-        "--config.file=prometheus.yml",
-        "--storage.tsdb.path=data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    )
-    child = launch(folder, [PROMETHEUS, *places])
+    places = ("--config.file=prometheus.yml", "--storage.tsdb.path=data")
+    child = launch(folder, [PROMETHEUS, *places, f"--web.listen-address=127.0.0.1:{port}"])
     try:
         yield Prometheus(port)
     except BaseException:
@@ -113,9 +106,7 @@ def test_prometheus_asks(tmp_path: Path) -> None:
 admin_token_file = "admin.token"
 metrics = "tcp:{metrics}:interface=127.0.0.1"
 [admin_tls]
-certificate = "{own.certificate}"
-key = "{own.key}"
-"""
+{own.lines}"""
     with (
         served(tmp_path, more=admin, ports=[metrics]) as running,
         prometheus(tmp_path, configuration(tmp_path, metrics, running.admin.port)) as found,

@@ -112,9 +112,7 @@ def by_destination(frames: list[Frame]) -> dict[str, list[Frame]]:
     "kills", [pytest.param(1, marks=pytest.mark.ci), pytest.param(3, marks=pytest.mark.long)]
 )
 def test_killed_again_and_again(tmp_path: Path, kills: int) -> None:
-    """Whenever a replay is killed, the same command goes on: nothing is lost, order stays, and what comes twice has the
-    same key and is no more than a window for each connection and kill.
-    """
+    """The same command goes on: nothing is lost, order stays, what comes twice is a window for each kill at most."""
     destinations, rate, window = 5, 500, 100
     count = 500 * (kills + 1)
     rows = archive.orders(count, destinations)

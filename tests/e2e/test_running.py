@@ -117,17 +117,6 @@ def test_it_ends_by_the_signal_that_it_was_sent(tmp_path: Path, sig: signal.Sign
     check(child)
 
 
-def test_signals_that_it_has_no_use_for(tmp_path: Path) -> None:
-    """It says so in a line each, and goes on."""
-    port = free_port()
-    with serving(launch_run(tmp_path, "-l", place(port)), [port]) as running:
-        assert greets(port)  # so all has started, not the port alone
-        for sig in (signal.SIGUSR1, signal.SIGUSR2):
-            running.send(sig)
-            running.wait_for_log(rf"\[stomprelay#warn\] {sig.name}: ")
-        assert greets(port)
-
-
 def read_by(child: Child, path: Path) -> TextIO:
     """A pipe in place of a file, once the child has opened it: it waits for what we write."""
     deadline = time.monotonic() + PATIENCE
@@ -141,20 +130,21 @@ def read_by(child: Child, path: Path) -> TextIO:
 
 @pytest.mark.parametrize("way", DOORS)
 def test_signals_that_come_while_it_starts(tmp_path: Path, way: str) -> None:
-    """They wait until it has started, which it has not before it has its configuration."""
+    """They wait until it has started and has its configuration; of one without use it says so, and goes on."""
     port, path = free_port(), tmp_path / "stomprelay.toml"
     text = f'[listener.default]\nendpoint = "{place(port)}"\n'
     os.mkfifo(path)
     child = DOORS[way](tmp_path, "-c", str(path))
     with read_by(child, path) as file:
-        child.send(signal.SIGHUP)
-        child.send(signal.SIGUSR2)
+        for sig in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            child.send(sig)
         file.write(text)
     with serving(child, [port]) as running:
         with read_by(child, path) as file:
             file.write(text)
         running.wait_for_log("the configuration is reloaded; nothing changed")
-        running.wait_for_log(r"\[stomprelay#warn\] SIGUSR2: ")
+        for name in ("SIGUSR2", "SIGUSR1") if way == "run" else ("SIGUSR2",):
+            running.wait_for_log(rf"\[stomprelay#warn\] {name}: ")
         assert greets(port)
 
 
@@ -172,11 +162,8 @@ def test_a_log_of_json(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in child.output.splitlines()]
     assert all({"time", "level", "message", "source"} <= line.keys() for line in lines)
     [connected] = [line for line in lines if line.get("event") == "connected" and "session" in line]
-    assert (connected["level"], connected["source"], connected["listener"]) == (
-        "info",
-        "stomprelay",
-        "default",
-    )
+    fields = [connected[name] for name in ("level", "source", "listener")]
+    assert fields == ["info", "stomprelay", "default"]
     assert connected["message"].startswith(f"{connected['session']} from {connected['peer']} on default: ")
     assert lines[-1]["message"] == "Main loop terminated."
 

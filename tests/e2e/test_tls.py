@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.e2e.brokers import Broker
-from tests.e2e.certificates import Authority, Credentials
+from tests.e2e.certificates import Authority
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, ScriptedBroker, body, headers
 from tests.e2e.relay import relay, served
@@ -22,16 +22,11 @@ def upstream(uri: str, **tls: str | Path) -> str:
     return f'uri = "{uri}"\n' + "".join(f'tls.{key} = "{value}"\n' for key, value in tls.items())
 
 
-def files(credentials: Credentials) -> str:
-    """Return the lines that name a certificate and its key."""
-    return f'certificate = "{credentials.certificate}"\nkey = "{credentials.key}"\n'
-
-
 @pytest.mark.broker
 def test_tls_on_both_sides(tmp_path: Path, authority: Authority, rabbitmq: Broker) -> None:
     """A client on a TLS listener reaches RabbitMQ's TLS port; both certificates are verified."""
     behind = upstream(f"ssl://localhost:{rabbitmq.tls_port}", ca=authority.file)
-    tls = f"[listener.main.tls]\n{files(authority.issue('relay'))}"
+    tls = f"[listener.main.tls]\n{authority.issue('relay').lines}"
     trust = ssl.create_default_context(cafile=str(authority.file))
     with served(tmp_path, behind, tls) as running, Connection.to(running.port, trust) as client:
         assert client.connect().startswith(b"CONNECTED\n")
@@ -59,10 +54,9 @@ def test_tls_to_a_broker_in_java(
 def test_what_clients_offer(
     tmp_path: Path, authority: Authority, memory: Broker, workers: int, version: ssl.TLSVersion
 ) -> None:
-    """By ALPN, at every kind of endpoint: who offers HTTP to a listener with WebSocket, or to `admin`, gets it; who
-    offers something else gets no answer, and is served, also after the certificate was renewed, which is shown then.
-    """
-    own, table = authority.issue("relay"), files(authority.issue("relay"))
+    """By ALPN, who offers HTTP gets it where it is spoken; others are served; a renewed certificate is shown."""
+    own = authority.issue("relay")
+    table = own.lines
     (tmp_path / "pems").mkdir()
     (tmp_path / "pems" / "own.pem").write_bytes(own.certificate.read_bytes() + own.key.read_bytes())
     paths = f"certKey={own.certificate}:privateKey={own.key}"
@@ -121,10 +115,8 @@ def test_what_clients_offer(
 
 def test_name_and_client_certificate_toward_the_broker(tmp_path: Path, authority: Authority) -> None:
     """`name` is sent as SNI and verified instead of the host; `certificate` is shown to the broker."""
-    server, own = (
-        authority.issue("named", ["broker.example"]),
-        authority.issue("relay-as-client", client=True),
-    )
+    server = authority.issue("named", ["broker.example"])
+    own = authority.issue("relay-as-client", client=True)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.file))
     tls.verify_mode = ssl.CERT_REQUIRED
     tls.load_cert_chain(server.certificate, server.key)

@@ -88,11 +88,8 @@ def test_heart_beats(url: str) -> None:
 
 @pytest.mark.ci
 def test_over_tls(tmp_path: Path, authority: Authority) -> None:
-    """`wss://` by the listener's own certificate, in Node and in a browser, which trust its authority; a browser that
-    does not is told of in the log.
-    """
-    own = authority.issue("relay")
-    tls = f'[listener.main.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"'
+    """`wss://` in Node and in a browser that trust the authority; of a browser that does not the log tells."""
+    tls = f"[listener.main.tls]\n{authority.issue('relay').lines}"
     home = trusting(tmp_path / "home", authority.file)
     with (
         site(stompjs.library_page()) as origin,
@@ -116,15 +113,13 @@ def test_over_tls(tmp_path: Path, authority: Authority) -> None:
 @pytest.mark.parametrize("showing", [True, False])
 def test_a_client_certificate(tmp_path: Path, authority: Authority, showing: bool) -> None:
     """Where one is required, who shows it gets its WebSocket, and who does not gets nothing."""
-    own, theirs = authority.issue("relay"), authority.issue("client", client=True)
+    theirs = authority.issue("client", client=True)
     trust = ssl.create_default_context(cafile=str(authority.file))
     if showing:
         trust.load_cert_chain(theirs.certificate, theirs.key)
-    tls = (
-        f'web = true\n[listener.main.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"\n'
-        f'client_ca = "{authority.file}"\nrequire_client_certificate = true\n'
-    )
-    with served(tmp_path, listener=tls) as running:
+    tls = f"web = true\n[listener.main.tls]\n{authority.issue('relay').lines}"
+    wanted = f'client_ca = "{authority.file}"\nrequire_client_certificate = true\n'
+    with served(tmp_path, listener=tls + wanted) as running:
         try:
             with Connection.to(running.port, trust) as client:
                 client.write(HANDSHAKE)
@@ -152,9 +147,7 @@ def test_a_proxy_in_front(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_a_handover(tmp_path: Path) -> None:
-    """One process takes over from another: the library is told that this one goes away, and is back at once, with no
-    connection refused between.
-    """
+    """The library is told that this process goes away, and is back at once at the one that took over."""
     stompjs.modules()
     handover = f'handover = "{tmp_path / "handover"}"\nstop_timeout = 0'
     with served(tmp_path, listener="web = true", more=handover) as running:
@@ -175,9 +168,7 @@ def test_a_handover(tmp_path: Path) -> None:
 def test_a_failover_between_products(
     tmp_path: Path, rabbitmq: brokers.RabbitMQ, activemq: brokers.Broker
 ) -> None:
-    """RabbitMQ dies under the library, in Node and in a browser's tab: both get their messages from ActiveMQ then, on
-    the one connection.
-    """
+    """RabbitMQ dies, and Node and a browser's tab get their messages from ActiveMQ, on the one connection."""
     upstream = f'uri = "failover:({rabbitmq.uri},{activemq.uri})?randomize=false"'
     with (
         site(stompjs.library_page()) as origin,
@@ -230,9 +221,7 @@ def test_a_reload(tmp_path: Path, workers: int) -> None:
 
 
 def test_a_browser(tmp_path: Path) -> None:
-    """A page of an origin that is named connects, subscribes and does not notice a failover; of another one it is
-    refused.
-    """
+    """A page of an origin that is named is served, and notices no failover; one of another origin is refused."""
     with (
         ScriptedBroker() as one,
         ScriptedBroker() as other,

@@ -62,8 +62,7 @@ def test_a_relay_behind_a_relay(tmp_path: Path, authority: Authority, tls: bool)
     behind, before = tmp_path / "behind", tmp_path / "before"
     behind.mkdir()
     before.mkdir()
-    own = authority.issue("behind")
-    shown = f'[listener.main.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"'
+    shown = f"[listener.main.tls]\n{authority.issue('behind').lines}"
     trust = f'[upstream.main.tls]\nca = "{authority.file}"'
     with served(behind, listener=f"web = true\n{shown if tls else ''}") as back:
         outer = f"{'wss' if tls else 'ws'}://localhost:{back.port}/ws"

@@ -6,7 +6,6 @@ import re
 import select
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import brokers
-from tests.e2e.child import PATIENCE
+from tests.e2e.child import PATIENCE, wait_until
 from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
 from tests.e2e.raw import CONNECT, Closed, Connection, ScriptedBroker
-from tests.e2e.relay import ROOT, RUN, TWISTD, Admin, Relay, check, launch, served, start, stomprelay
+from tests.e2e.relay import ROOT, RUN, TWISTD, Admin, Relay, check, launch, run, served, start, stomprelay
 from tests.e2e.talker import Talker
 from tests.prometheus import samples
 
@@ -274,10 +273,7 @@ def test_a_parent_that_is_killed(tmp_path: Path, broker: int) -> None:
         child.send(signal.SIGKILL)
         assert b"the relay is stopping" in client.error()
         client.close()
-        deadline = time.monotonic() + PATIENCE
-        while any(map(there, found)):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: not any(map(there, found)))
         with socket.create_server(("127.0.0.1", port)):
             pass
     finally:
@@ -305,38 +301,23 @@ def test_systemd_hears_when_all_serve(tmp_path: Path, broker: int, monkeypatch: 
 
 @pytest.mark.ci
 def test_a_daemon(tmp_path: Path, broker: int) -> None:
-    """The process of the pidfile is the one to stop; the log has the lines of all workers, and begins anew when it is
-    told to.
-    """
+    """The process of the pidfile is the one to stop; one log has the lines of all, and begins anew when told."""
     port, pid, log = free_port(), tmp_path / "relay.pid", tmp_path / "relay.log"
     options = ["--listen", f"tcp:{port}:interface=127.0.0.1", "-u", f"tcp://127.0.0.1:{broker}"]
-    begun = subprocess.run(
-        [TWISTD, "--pidfile", pid, "--logfile", log, "stomprelay", *options, "--workers", str(WORKERS)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    files = ("--pidfile", str(pid), "--logfile", str(log))
+    command = (str(TWISTD), *files, "stomprelay", *options, "--workers", str(WORKERS))
+    begun = run(tmp_path, *command, PYTHONPATH=str(ROOT))
     assert begun.returncode == 0, begun.stdout + begun.stderr
-    deadline = time.monotonic() + PATIENCE
+    line = re.compile(r"\[worker \d, stomprelay#info\] relay-.*: disconnected")
     try:
         Talker.at(port).leave()
-        while not re.search(r"\[worker \d, stomprelay#info\] relay-.*: disconnected", log.read_text()):
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: line.search(log.read_text()), log.read_text)
         os.kill(int(pid.read_text()), signal.SIGUSR1)
-        while not log.with_name("relay.log.1").exists():
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+        wait_until(log.with_name("relay.log.1").exists, log.read_text)
         Talker.at(port).leave()
     finally:
         os.kill(int(pid.read_text()), signal.SIGTERM)
-        while pid.exists():
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: not pid.exists(), log.read_text)
     assert "Traceback" not in log.read_text()
 
 

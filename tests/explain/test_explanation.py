@@ -102,15 +102,8 @@ def test_connect_goes_through_the_handshake() -> None:
     )
     assert paragraph[0] == "1. client to broker: STOMP"
     out = paragraph[paragraph.index("goes out as") :]
-    assert out[1:8] == [
-        "CONNECT",
-        "accept-version:1.0,1.1",
-        "login:u",
-        "passcode:********",
-        "heart-beat:10000,10000",
-        "host:/",
-        "",
-    ]
+    assert out[1:5] == ["CONNECT", "accept-version:1.0,1.1", "login:u", "passcode:********"]
+    assert out[5:8] == ["heart-beat:10000,10000", "host:/", ""]
     assert not any("geheim" in line for line in paragraph)
 
 
@@ -213,19 +206,12 @@ def test_the_relays_own_bridges_are_left_alone() -> None:
     assert bridges_between(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps == before
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"a:b c\\n\n", "a:b c\\n\n"),
-        ("häßlich \N{SNOWMAN}".encode(), "häßlich \N{SNOWMAN}"),
-        (b"\0\r\t\x1b[31m\x7f", "^@^M^I^[[31m^?"),
-        (b"\xff\xe9x", "<ff><e9>x"),
-        ("\u202e\x85".encode(), "<U+202E><U+0085>"),
-    ],
-)
-def test_visible(data: bytes, text: str) -> None:
+def test_visible() -> None:
     """Text stays, and what a terminal would act on is spelled."""
-    assert caret_text(data) == text
+    texts = {b"a:b c\\n\n": "a:b c\\n\n", "häßlich \N{SNOWMAN}".encode(): "häßlich \N{SNOWMAN}"}
+    texts |= {b"\0\r\t\x1b[31m\x7f": "^@^M^I^[[31m^?", b"\xff\xe9x": "<ff><e9>x"}
+    texts["\u202e\x85".encode()] = "<U+202E><U+0085>"
+    assert {data: caret_text(data) for data in texts} == texts
 
 
 @given(st.binary())

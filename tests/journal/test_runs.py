@@ -65,19 +65,11 @@ names: st.SearchStrategy[str] = st.one_of(
 def lines(draw: st.DrawFn, redacted: list[str]) -> bytes:
     """A header line of a name that is redacted, or of one like it, however it may be spelled."""
     name = draw(st.sampled_from([*redacted, *NAMES, "destination", "subscription", "priority"])).encode()
-    name = draw(
-        st.sampled_from(
-            [name, name.upper(), name.title(), draw(st.sampled_from(list(DIALECTS.values()))).encode(name)]
-        )
-    )
+    spelled = draw(st.sampled_from(list(DIALECTS.values()))).encode(name)
+    name = draw(st.sampled_from([name, name.upper(), name.title(), spelled]))
     around = st.sampled_from([b"", b"", b"", b" ", b"\t ", b"x", b"\\c", b"\r"])
-    return (
-        draw(around)
-        + name
-        + draw(around)
-        + b":"
-        + draw(st.sampled_from([b"geheim", b" a:b", b"", b"\\c", b"x\r"]))
-    )
+    value = st.sampled_from([b"geheim", b" a:b", b"", b"\\c", b"x\r"])
+    return b"".join([draw(around), name, draw(around), b":", draw(value)])
 
 
 @st.composite

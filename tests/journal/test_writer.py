@@ -11,6 +11,7 @@ from stomprelay.journal import disk
 from stomprelay.journal.block import BlockKind, Damage
 from stomprelay.journal.folder import Folder, Recovery
 from stomprelay.journal.schema import Context, SegmentHeader
+from stomprelay.journal.writer import Writer
 from tests.journal import made
 from tests.journal.made import HEADER, NAME, NOW, SECOND, SEND
 
@@ -60,6 +61,14 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
+@pytest.fixture
+def journal(tmp_path: Path) -> Writer:
+    """A writer that has written a block."""
+    writer = made.writer(tmp_path)
+    writer.write(BLOCK, NOW)
+    return writer
+
+
 def test_a_segment(tmp_path: Path) -> None:
     """A header, then what was written, under a name that says whether it is open; for its owner and group alone."""
     before = os.umask(0)
@@ -95,10 +104,8 @@ def test_segments_roll_by_size(tmp_path: Path) -> None:
     assert [each.number for each in headers if isinstance(each, SegmentHeader)] == [1, 2, 3, 4]
 
 
-def test_what_is_synced(tmp_path: Path, failing: Disk) -> None:
+def test_what_is_synced(tmp_path: Path, journal: Writer, failing: Disk) -> None:
     """The file when asked, and once the folder that has it; nothing twice. At the end the file, then the folder."""
-    journal = made.writer(tmp_path)
-    journal.write(BLOCK, NOW)
     assert failing.synced == []
     journal.sync()
     assert failing.synced == ["file", "folder"]
@@ -171,10 +178,8 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("room", [0, 1, 40, len(BLOCK) - 1])
-def test_a_full_disk(tmp_path: Path, failing: Disk, room: int) -> None:
+def test_a_full_disk(tmp_path: Path, journal: Writer, failing: Disk, room: int) -> None:
     """What was half written is gone again, at once; when there is room, the journal goes on without damage."""
-    journal = made.writer(tmp_path)
-    journal.write(BLOCK, NOW)
     failing.room = room
     with pytest.raises(OSError, match="No space left on device") as raised:
         journal.write(BLOCK, NOW)
@@ -205,10 +210,8 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path, failing: Disk, room:
     assert (tmp_path / CLOSED).read_bytes() == made.header() + BLOCK
 
 
-def test_a_disk_that_cannot_even_cut(tmp_path: Path, failing: Disk) -> None:
+def test_a_disk_that_cannot_even_cut(tmp_path: Path, journal: Writer, failing: Disk) -> None:
     """It is tried again before anything else is written; until then nothing is."""
-    journal = made.writer(tmp_path)
-    journal.write(BLOCK, NOW)
     failing.room = 10
     failing.fails["ftruncate"] = errno.EIO
     with pytest.raises(OSError, match="No space left on device"):
@@ -227,10 +230,8 @@ def test_a_disk_that_cannot_even_cut(tmp_path: Path, failing: Disk) -> None:
     assert (tmp_path / CLOSED).read_bytes() == made.header() + BLOCK * 2
 
 
-def test_a_sync_that_fails(tmp_path: Path, failing: Disk) -> None:
+def test_a_sync_that_fails(tmp_path: Path, journal: Writer, failing: Disk) -> None:
     """It is told, tried again when asked again, and a segment does not get its final name without it."""
-    journal = made.writer(tmp_path)
-    journal.write(BLOCK, NOW)
     failing.fails["fsync"] = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
         journal.sync()
@@ -245,10 +246,8 @@ def test_a_sync_that_fails(tmp_path: Path, failing: Disk) -> None:
     assert len(made.blocks(tmp_path / CLOSED)) == 2
 
 
-def test_an_end_that_fails(tmp_path: Path, failing: Disk) -> None:
+def test_an_end_that_fails(tmp_path: Path, journal: Writer, failing: Disk) -> None:
     """The segment is left as it is, without a lock: who comes later recovers it."""
-    journal = made.writer(tmp_path)
-    journal.write(BLOCK, NOW)
     failing.fails["fsync"] = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
         journal.close(NOW)
@@ -276,10 +275,8 @@ def test_a_relay_that_is_alive(tmp_path: Path) -> None:
     assert read == [[frame, said], [said, said], [said]]
 
 
-def test_a_segment_that_was_taken_away(tmp_path: Path) -> None:
+def test_a_segment_that_was_taken_away(tmp_path: Path, journal: Writer) -> None:
     """That is told once; then there is a next one."""
-    journal = made.writer(tmp_path)
-    journal.write(BLOCK, NOW)
     (tmp_path / OPEN).unlink()
     with pytest.raises(FileNotFoundError):
         journal.roll(NOW, force=True)

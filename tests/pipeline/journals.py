@@ -1,8 +1,9 @@
 """Journals made by hand, and the pipeline without Spark: rows from segment to table in plain Python."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -10,8 +11,7 @@ from zlib import crc32
 
 from pyarrow import parquet
 
-from stomprelay.journal.block import BlockKind, encode
-from stomprelay.journal.schema import RECOVERY, VERSION, Context, EventRecord, JournalEvent, SegmentHeader
+from stomprelay.journal.schema import RECOVERY, Context, JournalEvent
 from stomprelay.journal.segment import CLOSED, SegmentName
 from stomprelay.pipeline.match.at_once import AtOnce
 from stomprelay.pipeline.match.matching import Matchings, MatchRow
@@ -27,6 +27,7 @@ from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store.store import OPEN, batch_name
+from tests.journal import made
 
 BEGUN: Final = 1_795_000_000 * SECOND
 """When tests begin: a time in 2026."""
@@ -40,37 +41,24 @@ class Run:
     run: str = "0000aaaa"
     blocks: list[tuple[int, bytes]] = field(default_factory=list)
 
-    def frames(self, ns: int, context: Context, number: int, sizes: Sequence[int], payload: bytes) -> None:
-        """The frames of one chunk."""
-        self._add(BlockKind.FRAMES, ns, number, context.encode(), sizes, payload)
-
-    def happened(self, ns: int, context: Context, event: str, text: str, facts: dict[str, Any]) -> None:
-        """An event."""
-        self._add(BlockKind.EVENT, ns, 0, context.encode(), [], EventRecord(event, text, facts).encode())
+    def happened(self, ns: int, event: str, text: str = "", **facts: Any) -> None:
+        """An event of no session."""
+        self.blocks.append((ns, made.event(event, text, Context(), ns, **facts)))
 
     def is_found_dead(self, ns: int) -> None:
         """Somebody closes what it left open."""
-        facts = {"by": RECOVERY, "found": ns, "cut": 0}
-        self.happened(self.blocks[-1][0], Context(), JournalEvent.ENDED.value, "it is gone", facts)
-
-    def _add(
-        self, kind: BlockKind, ns: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
-    ) -> None:
-        self.blocks.append((ns, encode(kind, ns, number, context, sizes, payload)))
+        self.happened(self.blocks[-1][0], JournalEvent.ENDED.value, by=RECOVERY, found=ns, cut=0)
 
     def write(self, folder: Path, cuts: Iterable[int] = ()) -> list[Path]:
         """As segments, which end before the blocks of these numbers."""
         ends = sorted({each for each in cuts if 0 < each < len(self.blocks)})
         paths = []
-        for number, (first, last) in enumerate(
-            zip([0, *ends], [*ends, len(self.blocks)], strict=True), start=1
-        ):
-            part = self.blocks[first:last]
-            created = part[0][0]
-            header = SegmentHeader(VERSION, self.relay, self.run, number, created, 60.0, "tests")
+        for number, (first, last) in enumerate(pairwise([0, *ends, len(self.blocks)]), start=1):
+            created = self.blocks[first][0]
+            told = made.HEADER._replace(relay=self.relay, run=self.run, number=number, created=created)
+            header = made.header(told)
             path = folder / f"{SegmentName(created, self.relay, self.run, number)}{CLOSED}"
-            first_block = encode(BlockKind.HEADER, created, 0, b"", [], header.encode())
-            path.write_bytes(first_block + b"".join(data for _, data in part))
+            path.write_bytes(header + b"".join(data for _, data in self.blocks[first:last]))
             paths.append(path)
         return paths
 
@@ -136,16 +124,9 @@ class Tables:
         self._runs = runs.dump()
         rows = [row for segment in ready for row in self._waiting.pop(segment.name)]
         messages, slices = (self._folder / name for name in ("messages", "state/new"))
-        does = AtOnce(
-            self._number,
-            len(rows),
-            Conversations(self.limits, runs.newest, runs.present, runs.gone, runs.ended),
-            JournalOrders(self.limits, runs.until),
-            Matchings(self.limits, runs.until),
-            self._known,
-            messages,
-            slices,
-        )
+        talks = Conversations(self.limits, runs.newest, runs.present, runs.gone, runs.ended)
+        orders, matchings = JournalOrders(self.limits, runs.until), Matchings(self.limits, runs.until)
+        does = AtOnce(self._number, len(rows), talks, orders, matchings, self._known, messages, slices)
         with patch.object(arrow, "ROWS", 7):  # so that everything goes over the borders of Arrow's batches
             (told,) = does(iter([arrow.batch(rows, arrow.schema(record.FIELDS))] if rows else []))
         done = json.loads(told["text"][0].as_py())

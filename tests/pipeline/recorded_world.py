@@ -57,6 +57,11 @@ class Order:
     mode: bytes
     open: bool = True
 
+    @property
+    def name(self) -> str:
+        """By which the tables know it."""
+        return (self.id or self.destination).decode()
+
 
 @dataclass
 class Sent:
@@ -83,8 +88,8 @@ class Unit:
 
 @dataclass(eq=False)
 class Seen:
-    """A MESSAGE that a client was told, or that came to a session which the relay was ending. `held`: an ACK or NACK in
-    an open transaction is about it. `replaced`: it was delivered again by its name, after its broker was lost.
+    """A MESSAGE that a client was told, or that came to a session which the relay was ending. `held`: it was answered.
+    `replaced`: it was delivered again by its name, after its broker was lost.
     """
 
     session: "RecordedSession"
@@ -96,6 +101,11 @@ class Seen:
     outcome: str | None = None
     held: bool = False
     replaced: bool = False
+
+    @property
+    def owed(self) -> bool:
+        """Whether an answer may be about it."""
+        return self.order.mode != b"auto" and self.order.open and not self.held
 
     @property
     def lost(self) -> bool:
@@ -225,19 +235,12 @@ class RecordedSession:
         return sum(frame.command in (b"ACK", b"NACK") for frame in _frames(data, b"1.2"))
 
     def _answer(self, frame: Frame, unit: Unit | None, answers: int | None, ns: int) -> bool:
-        """An answer to the first delivery of that name that a broker awaits, or else to the first of a lost one.
-        Answers whether a broker waits for it.
-        """
+        """An answer to the first delivery of that name that a broker awaits, else of a lost one. Whether one waits."""
         names = _NAMES[self.version]
         said = [frame.headers.get(b"id" if name == b"ack" else name) for name in names]
-        owed = [
-            each for each in self.seen_all if each.order.mode != b"auto" and each.order.open and not each.held
-        ]
-        meant = [
-            each
-            for each in sorted(owed, key=lambda each: each.lost)
-            if [each.frame.headers.get(name) for name in names] == said
-        ]
+        owed = [each for each in self.seen_all if each.owed]
+        meant = [each for each in owed if [each.frame.headers.get(name) for name in names] == said]
+        meant.sort(key=lambda each: each.lost)
         if not meant:
             return False
         copy, gone = meant[0], meant[:1]
@@ -264,8 +267,12 @@ class RecordedSession:
         seen = self._seen(source, frame, ns)
         name = frame.headers[b"message-id"]
         for each in self.seen_all:
-            owed = each.order.mode != b"auto" and each.order.open and not each.held
-            if owed and each.order is seen.order and each.lost and each.frame.headers[b"message-id"] == name:
+            if (
+                each.owed
+                and each.order is seen.order
+                and each.lost
+                and each.frame.headers[b"message-id"] == name
+            ):
                 each.replaced = True
         self.seen_all.append(seen)
 
@@ -352,19 +359,15 @@ class _KeptDisk(Disk):
 
 
 def _plan(seed: int, trace: bool) -> Plan:
-    """A world of one relay that does not end before its clients, with three of them, and no fan-out. Nobody sends what
-    makes brokers go: then the relay does not at once do what it read.
-    """
+    """A world of one relay that does not end before its three clients, without fan-out or what makes brokers go."""
     plan, chance = draw(0, seed), Random(seed)
     scene = plan.scene
     drawn = {name: scene.settings[name] for name in ("confirm", "beats", "randomize", "policy")}
     brokers = {name: (product, max(b"1.1", version)) for name, (product, version) in scene.brokers.items()}
-    clients = {
-        f"c{at}": Habit(
-            version, returns=chance.choice((None, 0.1)), login=b"c%d" % at, nacks=version > b"1.0"
-        )
-        for at, version in enumerate(chance.choices(VERSIONS, k=3), 1)
-    }
+    clients = {}
+    for number, version in enumerate(chance.choices(VERSIONS, k=3), 1):
+        again, login = chance.choice((None, 0.1)), b"c%d" % number
+        clients[login.decode()] = Habit(version, returns=again, login=login, nacks=version > b"1.0")
     more = [Step(chance.uniform(0.5, 10.0), name, *client_act(chance)) for name in clients for _ in range(40)]
     for name in [*clients] * 3:
         at, ends = chance.uniform(0.5, 8.0), chance.choice(("commit", "abort"))
@@ -460,16 +463,10 @@ def _ns(now: float) -> int:
 
 def _expected(sent: Sent, ns: int, seen: list[Seen]) -> dict[str, Any]:
     topic = sent.destination.startswith(b"/topic/")
+    who = [(each.ns // 1000, each.session.name, each.order.name, each.order.mode.decode()) for each in seen]
+    ended = [None if each.settled_ns is None else each.settled_ns // 1000 for each in seen]
     deliveries = [
-        (
-            each.ns // 1000,
-            each.session.name,
-            (each.order.id or each.order.destination).decode(),
-            each.order.mode.decode(),
-            None if each.settled_ns is None else each.settled_ns // 1000,
-            each.outcome or "delivered",
-        )
-        for each in seen
+        (*told, at, each.outcome or "delivered") for told, at, each in zip(who, ended, seen, strict=True)
     ]
     ends = {(each.session, each.order.id) if topic else None: each.outcome for each in seen}
     outcomes = [*ends.values()]
@@ -504,18 +501,11 @@ def _expected(sent: Sent, ns: int, seen: list[Seen]) -> dict[str, Any]:
 
 def told(row: dict[str, Any]) -> dict[str, Any]:
     """The same of a row of `messages`."""
-    same = [
-        "destination",
-        "producer_session",
-        "receipt_us",
-        "delivery_us",
-        "ack_us",
-        "outcome",
-        "redelivered",
-    ]
+    same = ("destination", "producer_session", "outcome", "redelivered")
+    took = ("receipt_us", "delivery_us", "ack_us")
     of_each = ("seen_at", "session", "subscription", "mode", "settled_at", "outcome")
     return {
-        **{name: row[name] for name in same},
+        **{name: row[name] for name in (*same, *took)},
         "sent": micros(row["sent_at"]),
         "deliveries": [tuple(micros(each[name]) for name in of_each) for each in row["deliveries"]],
     }

@@ -22,67 +22,37 @@ START_NS: Final = int(START.timestamp()) * SECOND
 
 Values = Mapping[str, Any]
 
-FRAME: Final[Values] = {
-    "seen_at": START,
-    "ns": START_NS,
-    "relay": "r1",
-    "session": "s1",
-    "client": "alice",
-    "side": "client",
-    "direction": "to_broker",
-    "kind": "frame",
-    "command": "SEND",
-    "destination": "/queue/a",
-    "size": 100,
-    "body_size": 10,
-    "segment": "20261121T080000-r1-00000001-000001",
-    "position": 0,
-    "number": 0,
-}
-MESSAGE: Final[Values] = {
-    "seen_at": START,
+WHO: Final = {"relay": "r1", "session": "s1", "client": "alice"}
+PLACE: Final[Values] = {"segment": "20261121T080000-r1-00000001-000001", "position": 0, "number": 0}
+SEND: Final[Values] = {"command": "SEND", "destination": "/queue/a", "size": 100, "body_size": 10}
+SAID: Final = {"side": "client", "direction": "to_broker", "kind": "frame"}
+FRAME: Final[Values] = {"seen_at": START, "ns": START_NS, **WHO, **SAID, **SEND, **PLACE}
+SENT: Final[Values] = {
     "relay": "r1",
     "destination": "/queue/a",
     "producer": "alice",
     "sent_at": START,
     "size": 10,
-    "outcome": "acked",
-    "deliveries": [],
-    "redelivered": 0,
-    "final": True,
-    "segment": "20261121T080000-r1-00000001-000001",
-    "position": 0,
-    "number": 0,
 }
-OUTAGE_ROW: Final[Values] = {
-    "relay": "r1",
-    "session": "s1",
-    "client": "alice",
-    "upstream": "main",
-    "broker": "a:61613",
-    "lost_ns": START_NS,
-    "planned": False,
-    "given_up": False,
-    "resent": 0,
-    "stale_acks": 0,
-    "duplicates": 0,
-}
+BECAME: Final[Values] = {"outcome": "acked", "deliveries": [], "redelivered": 0, "final": True}
+MESSAGE: Final[Values] = {"seen_at": START, **SENT, **BECAME, **PLACE}
+COUNTS: Final = dict.fromkeys(("resent", "stale_acks", "duplicates"), 0)
+LOST: Final[Values] = {"broker": "a:61613", "lost_ns": START_NS, "planned": False, "given_up": False}
+OUTAGE_ROW: Final[Values] = {**WHO, "upstream": "main", **LOST, **COUNTS}
+STUCK_WHO: Final[Values] = {**WHO, "client": "bob", "subscription": "1", "destination": "/queue/a"}
+STUCK_AT: Final[Values] = {"upstream": "main", "broker": "a:61613"}
 
 
 def rows(
     spark: SparkSession, table: Table, usual: Values, many: Iterable[Values], also: str = ""
 ) -> DataFrame:
-    """A frame with a table's schema; each row is the usual one but for what is said. `also`: the DDL of columns that
-    the table has not.
-    """
+    """A frame with a table's schema, each row the usual one but for what is said; `also`: further columns, as DDL."""
     names = [*table.names, *(column.split()[0] for column in also.split(",") if column)]
     told = [{**usual, **one} for one in many]
     unknown = {name for one in told for name in one} - set(names)
     assert not unknown, unknown
-    return spark.createDataFrame(
-        [tuple(one.get(name) for name in names) for one in told],
-        ", ".join([table.ddl, *([also] if also else [])]),
-    )
+    values = [tuple(one.get(name) for name in names) for one in told]
+    return spark.createDataFrame(values, ", ".join([table.ddl, *([also] if also else [])]))
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:
@@ -109,12 +79,11 @@ def write(
     folders: dict[str, list[Values]] = {}
     for one in many:
         row = {**usual, **one}
-        unknown = row.keys() - {*table.names, "hour"}
+        unknown = row.keys() - {*table.names}
         assert not unknown, unknown
         place = []
         if table.partitions:
-            hour = row.get("hour") or (f"{row[time]:%Y-%m-%d-%H}" if time else "2026-11-21-08")
-            place.append(layout.place(hour))
+            place.append(layout.place(f"{row[time]:%Y-%m-%d-%H}" if time else "2026-11-21-08"))
         if table.incremental:
             place.append(f"batch={batch if isinstance(batch, str) else f'{batch:09d}'}")
         folders.setdefault("/".join(place), []).append(row)
@@ -122,11 +91,10 @@ def write(
     for place_name, rows_there in folders.items():
         folder = Path(root) / table.name / place_name
         folder.mkdir(parents=True, exist_ok=True)
-        columns = [
-            pa.array([_value(row.get(field.name), field.type) for row in rows_there], field.type)
-            for field in fields
+        told = [
+            {field.name: _value(row.get(field.name), field.type) for field in fields} for row in rows_there
         ]
-        made = pa.table(columns, schema=fields)
+        made = pa.Table.from_pylist(told, fields)
         pq.write_table(made, folder / f"part-{uuid4().hex}.parquet", coerce_timestamps="us")
 
 
@@ -139,10 +107,6 @@ def told(frame: DataFrame, columns: Sequence[str] = ()) -> list[tuple[Any, ...]]
     """The rows, sorted; timestamps as text in UTC."""
     wanted = columns or frame.columns
     kinds = {field.name: field.dataType for field in frame.schema.fields}
-    shown = frame.select(
-        *(
-            F.col(name).cast("string") if isinstance(kinds[name], TimestampType) else F.col(name)
-            for name in wanted
-        )
-    )
-    return sorted((tuple(row) for row in shown.collect()), key=repr)
+    times = {name for name in wanted if isinstance(kinds[name], TimestampType)}
+    shown = (F.col(name).cast("string") if name in times else F.col(name) for name in wanted)
+    return sorted((tuple(row) for row in frame.select(*shown).collect()), key=repr)

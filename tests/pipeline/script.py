@@ -53,18 +53,9 @@ class Script:
     def _takes(self, **values: Any) -> None:
         self.ns += MS
         self.offset += 100
-        known = {
-            "session": self._name,
-            "turn": 1,
-            "segment": self._segment,
-            "position": self.offset,
-            "number": 0,
-            "ns": self.ns,
-            "relay": self._relay,
-            "client": f"client of {self._name}",
-            "body_size": 5,
-            **values,
-        }
+        place = {"segment": self._segment, "position": self.offset, "number": 0, "ns": self.ns}
+        who = {"relay": self._relay, "session": self._name, "client": f"client of {self._name}"}
+        known = {**place, **who, "turn": 1, "body_size": 5, **values}
         row = tuple(known.get(name) for name in record.NAMES)
         self.records.append(row)
         self.conversation.take(row)

@@ -26,30 +26,39 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((100, 24)))
 
 
-def going(out: io.StringIO, clock: Clock, unit: str = "messages", *, sizes: bool = False) -> ProgressBar:
-    """One that began with 100 of 1,000 a moment ago."""
-    bar = ProgressBar(out, unit, octets=sizes, clock=clock)
-    bar.begin("replay", 1000, 100)
-    return bar
-
-
-def test_it_says_how_far_how_fast_and_how_long() -> None:
-    """In units that are counted; what was done before is no speed of now."""
+def going() -> tuple[ProgressBar, Terminal, Clock]:
+    """One that began with 100 of 1,000 a moment ago, on a terminal."""
     out, clock = Terminal(), Clock()
-    bar = going(out, clock)
+    bar = ProgressBar(out, "messages", clock=clock)
+    bar.begin("replay", 1000, 100)
+    return bar, out, clock
+
+
+@pytest.mark.parametrize(
+    ("width", "begins", "ends"),
+    [
+        (100, "replay  55 % |█", "| 550 of 1,000 messages, 45/s, 10 s left"),
+        (40, "replay: 550 of 1,000 messages, 45/s, 10", "10"),
+    ],
+)
+def test_how_far_how_fast_how_long(
+    monkeypatch: pytest.MonkeyPatch, width: int, begins: str, ends: str
+) -> None:
+    """What was done before is no speed of now. A narrow terminal has the words without the bar, cut at its edge."""
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((width, 24)))
+    bar, out, clock = going()
     clock.now += 10
     bar.set(550)
     bar.draw()
     (line,) = out.screen
-    assert line.startswith("replay  55 % |█")
-    assert line.endswith("| 550 of 1,000 messages, 45/s, 10 s left")
-    assert len(line) == 99
+    assert line.startswith(begins)
+    assert line.endswith(ends)
+    assert len(line) == width - 1
 
 
 def test_octets_have_units_of_their_own() -> None:
     """A slow rate of anything else has a decimal."""
     clock = Clock()
-    assert going(io.StringIO(), clock, "").words(0) == "100 of 1,000"
     sizes = ProgressBar(io.StringIO(), octets=True, clock=clock)
     sizes.begin("once", 10 << 20)
     sizes.set(1 << 20)
@@ -61,12 +70,14 @@ def test_octets_have_units_of_their_own() -> None:
     slow.begin("report", 9)
     slow.set(3)
     assert slow.words(4) == "3 of 9 steps, 0.8/s, 8 s left"
+    slow = ProgressBar(io.StringIO(), clock=clock)
+    slow.begin("report", 9)
+    assert slow.words(0) == "0 of 9"
 
 
 def test_what_is_quick_shows_nothing() -> None:
     """The bar comes after two seconds."""
-    out, clock = Terminal(), Clock()
-    bar = going(out, clock)
+    bar, out, clock = going()
     clock.now += 1.9
     bar.draw()
     bar.end()
@@ -80,7 +91,8 @@ def test_what_is_quick_shows_nothing() -> None:
 def test_a_pipe_gets_nothing() -> None:
     """Nor does a log; lines that stay are written there, too."""
     out, clock = io.StringIO(), Clock()
-    bar = going(out, clock)
+    bar = ProgressBar(out, "messages", clock=clock)
+    bar.begin("replay", 1000, 100)
     clock.now += 100
     bar.draw()
     with bar.going(lambda: pytest.fail("nobody looks")):
@@ -90,8 +102,7 @@ def test_a_pipe_gets_nothing() -> None:
 
 def test_a_line_that_stays_stands_above() -> None:
     """The bar is wiped, and comes again below."""
-    out, clock = Terminal(), Clock()
-    bar = going(out, clock)
+    bar, out, clock = going()
     clock.now += 5
     bar.draw()
     bar.say("batch 1 is done")
@@ -100,17 +111,6 @@ def test_a_line_that_stays_stands_above() -> None:
     assert out.screen[1].startswith("replay  10 % |")
     bar.end()
     assert out.screen == ["batch 1 is done", ""]
-
-
-def test_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the words without the bar, cut at its edge, so that there is one line."""
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 24)))
-    out, clock = Terminal(), Clock()
-    bar = going(out, clock)
-    clock.now += 10
-    bar.set(550)
-    bar.draw()
-    assert out.screen == ["replay: 550 of 1,000 messages, 45/s, 10"]
 
 
 def test_without_a_total_it_says_how_long_it_goes_on() -> None:
@@ -126,8 +126,7 @@ def test_without_a_total_it_says_how_long_it_goes_on() -> None:
 def test_another_thread_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """While this one works; a look that fails, as when Spark has ended, ends nothing."""
     monkeypatch.setattr(bars, "OFTEN", 0.001)
-    out, clock = Terminal(), Clock()
-    bar = going(out, clock)
+    bar, out, clock = going()
     clock.now += 10
     looks = itertools.count(1)
     last = threading.Event()
@@ -252,12 +251,8 @@ def test_what_draws_it_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_words() -> None:
     """Sizes and durations as people say them."""
-    assert [octets(number) for number in (5, 2048, 3 << 20, 5 << 30)] == [
-        "5 B",
-        "2.0 KiB",
-        "3.0 MiB",
-        "5.0 GiB",
-    ]
+    sizes = [octets(number) for number in (5, 2048, 3 << 20, 5 << 30)]
+    assert sizes == ["5 B", "2.0 KiB", "3.0 MiB", "5.0 GiB"]
     assert [spelled(number) for number in (0.4, 119, 150, 8000)] == ["0 s", "119 s", "2 min", "2 h 13 min"]
 
 

@@ -40,18 +40,13 @@ def routed(main: Upstream, *others: Upstream, **settings: Any) -> Listener:
     return listener(main, routes=routes, **settings)
 
 
-def comes(play: Playbook, at: str, version: bytes = b"1.2") -> None:
-    """The broker that was asked for accepts the session."""
-    play.broker_welcomes(version, at=at)
-
-
 def comes_back(play: Playbook, at: str, version: bytes = b"1.2") -> None:
     """The broker that was lost accepts the session again."""
     before = len(play.opened)
     play.time_passes(SOON)
     assert str(play.opened[-1]) == at
     assert len(play.opened) > before
-    comes(play, at, version)
+    play.broker_welcomes(version, at=at)
 
 
 def begun(front: Listener, client: bytes = b"1.2", brokers: str = "ab", *versions: bytes) -> Playbook:
@@ -59,7 +54,7 @@ def begun(front: Listener, client: bytes = b"1.2", brokers: str = "ab", *version
     play = Playbook(front)
     play.client_says(SAY_HELLO[client])
     for at, broker in enumerate(brokers):
-        comes(play, broker, versions[at] if versions else client)
+        play.broker_welcomes(versions[at] if versions else client, at=broker)
     assert play.client_reads().startswith(b"CONNECTED\n")
     return play
 
@@ -77,7 +72,7 @@ def two_upstreams(**settings: Any) -> Playbook:
     """A client that uses two upstreams, `main` with broker a and `there` with broker b."""
     play = begun(routed(lasting("main", "a"), lasting("there", "b"), **settings), b"1.2", "a")
     play.client_says(send(b"", THERE))
-    comes(play, "b")
+    play.broker_welcomes(at="b")
     play.broker_gets(send(b"", THERE), at="b")
     return play
 

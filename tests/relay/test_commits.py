@@ -33,16 +33,12 @@ def test_a_broker_that_dies_behind_its_receipt_of_commit() -> None:
         assert over(play)
 
 
-def test_an_error_about_one_of_its_sends() -> None:
-    """RabbitMQ names no receipt and goes on: COMMIT is not awaited for ever."""
+def test_receipts_that_do_not_come() -> None:
+    """RabbitMQ names none in an ERROR, and gives none for what is aborted: nothing waits, the relay gives those."""
     with started(product="rabbitmq", confirm=True) as play:
         play.client_said(BEGIN + INSIDE % b"1" + INSIDE % b"2" + COMMIT)
         play.broker_says(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c" + RECEIPT % (MINE % 1))
         play.client_gets(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c")
-
-
-def test_an_aborted_transaction() -> None:
-    """RabbitMQ gives no RECEIPT for its SENDs: the relay gives those of the client, and waits for none."""
     with started(product="rabbitmq", confirm=True) as play:
         play.client_says(BEGIN + ASKING % (b"s", b"1") + INSIDE % b"2" + ABORT)
         play.broker_gets(BEGIN + ASKING % (b"s", b"1") + OURS % (1, b"2") + ABORT)

@@ -5,7 +5,7 @@ itself in Python, so that a search in C costs lines for each thing that it looks
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -122,14 +122,22 @@ class Stage:
         return self.play.relay.session.kept.size
 
 
+Act = Callable[[Stage, int], object]
+"""What happens: with one number of n, or with n itself."""
+
 Script = Callable[[Stage, int], Iterator[int]]
 """Says what there has to be first, then yields how many frames each part of the rest has, before it is said: those are
 what is measured.
 """
 
 SEND = b"SEND\ndestination:/queue/a\n%b\nhello\0"
+ASKING = SEND % b"receipt:r\n"
 SUBSCRIBE = b"SUBSCRIBE\nid:%d\ndestination:/queue/%d\nack:%b\n\n\0"
+SUBSCRIBES: Final = b"SUBSCRIBE\nid:{}\ndestination:/queue/{}\nack:client\n\n\0"
+UNSUBSCRIBES: Final = b"UNSUBSCRIBE\nid:{}\n\n\0"
+DELIVERED: Final = b"MESSAGE\nmessage-id:m{}\ndestination:/queue/{}\n\nx\0"
 BEGIN, COMMIT, ABORT = (b"%b\ntransaction:%%b\n\n\0" % command for command in (b"BEGIN", b"COMMIT", b"ABORT"))
+INSIDE = b"transaction:t\n"
 
 
 def _message(number: int, subscription: int = 0, name: int | None = None) -> bytes:
@@ -149,31 +157,52 @@ def _ack(state: str, number: int, subscription: int = 0, more: bytes = b"") -> b
     return b"ACK\nid:k%d\n%b\n\0" % (number, more)
 
 
-def _each(*frames: bytes, first: bytes = b"", who: str = "client", newest: bool = False) -> Script:
-    """`first` is said so many times, then the frames, which are measured; `{}` in them is the number."""
+def _said(frame: bytes, who: Callable[..., None] = Stage.says) -> Act:
+    """Somebody sends this; `{}` in it is the number."""
+    return lambda stage, at: who(stage, frame.replace(b"{}", b"%d" % at))
+
+
+def _all(frame: bytes) -> Act:
+    """The client sends n of these."""
+    return lambda stage, n: [_said(frame)(stage, at) for at in range(n)]
+
+
+class Part(NamedTuple):
+    """What is measured: `act`, which sends so many `frames`, for each number; or only so many `times`."""
+
+    act: Act
+    frames: int = 1
+    times: int | None = None
+    newest: bool = False
+
+
+def _script(*parts: Part, first: Act = lambda stage, n: None) -> Script:
+    """`first` happens with n, and then each part."""
 
     def script(stage: Stage, n: int) -> Iterator[int]:
-        for at in range(n if first else 0):
-            stage.says(first.replace(b"{}", b"%d" % at))
-        for at in reversed(range(n)) if newest else range(n):
-            yield len(frames)
-            data = b"".join([frame.replace(b"{}", b"%d" % at) for frame in frames])
-            if who == "client":
-                stage.says(data)
-            else:
-                (stage.each_hears if who == "all" else stage.hears)(data)
+        first(stage, n)
+        for part in parts:
+            numbers = range(n if part.times is None else part.times)
+            for at in reversed(numbers) if part.newest else numbers:
+                yield part.frames
+                part.act(stage, at)
 
     return script
 
 
-def _one_receipt(stage: Stage, n: int) -> Iterator[int]:
-    yield from _each(SEND % b"receipt:r\n")(stage, n)
-    yield from _each(RECEIPT % b"r", who="all")(stage, n)
+def _each(
+    *frames: bytes, first: bytes = b"", who: Callable[..., None] = Stage.says, newest: bool = False
+) -> Script:
+    """`first` is said so many times, then the frames, which are measured; `{}` in them is the number."""
+    part = Part(_said(b"".join(frames), who), len(frames), newest=newest)
+    return _script(part, first=_all(first) if first else lambda stage, n: None)
+
+
+ONE_RECEIPT: Final = _script(Part(_said(ASKING)), Part(_said(RECEIPT % b"r", Stage.each_hears)))
 
 
 def _beside_an_old_one(stage: Stage, n: int) -> Iterator[int]:
-    for _ in range(n):
-        stage.says(SEND % b"")
+    _all(SEND % b"")(stage, n)
     for at in range(n):
         yield 3
         stage.says(SEND % b"")
@@ -181,42 +210,36 @@ def _beside_an_old_one(stage: Stage, n: int) -> Iterator[int]:
         stage.hears(RECEIPT % b"nobody-asked")
 
 
-def _the_only_subscription(stage: Stage, n: int) -> Iterator[int]:
-    for at in range(n):
-        stage.says(SUBSCRIBE % (at, at, b"client"))
-    for at in range(n - 1):
-        stage.says(b"UNSUBSCRIBE\nid:%d\n\n\0" % at)
-    for at in range(_ROUNDS):
-        yield 1
-        stage.hears(b"MESSAGE\nmessage-id:m%d\ndestination:/queue/else\n\nx\0" % at)
+def _only_one_is_left(stage: Stage, n: int) -> None:
+    _all(SUBSCRIBES)(stage, n)
+    _all(UNSUBSCRIBES)(stage, n - 1)
 
 
-def _delivered(stage: Stage, n: int, mode: bytes) -> None:
-    stage.says(SUBSCRIBE % (0, 0, mode))
-    for at in range(n):
-        stage.hears(_message(at))
+def _delivered(mode: bytes, then: bytes = b"\n") -> Act:
+    """N messages wait for their ACKs; then the client says this."""
+
+    def act(stage: Stage, n: int) -> None:
+        stage.says(SUBSCRIBE % (0, 0, mode))
+        for at in range(n):
+            stage.hears(_message(at))
+        stage.says(then)
+
+    return act
 
 
 def _acks(state: str, mode: bytes, *, backwards: bool = False, more: bytes = b"") -> Script:
-    def script(stage: Stage, n: int) -> Iterator[int]:
-        _delivered(stage, n, mode)
-        stage.says(BEGIN % b"t")
-        for at in reversed(range(n)) if backwards else range(n):
-            yield 1
-            stage.says(_ack(state, at, more=more))
-        yield 1
-        stage.says((ABORT if more else COMMIT) % b"t")
-
-    return script
+    acks = Part(lambda stage, at: stage.says(_ack(state, at, more=more)), newest=backwards)
+    end = Part(_said((ABORT if more else COMMIT) % b"t"), times=1)
+    return _script(acks, end, first=_delivered(mode, BEGIN % b"t"))
 
 
 def _last_and_abort(state: str) -> Script:
     def script(stage: Stage, n: int) -> Iterator[int]:
-        _delivered(stage, n, b"client")
-        stage.says(BEGIN % b"t", _ack(state, n - 1, more=b"transaction:t\n"), ABORT % b"t")
+        said = BEGIN % b"t", _ack(state, n - 1, more=INSIDE), ABORT % b"t"
+        _delivered(b"client", b"".join(said))(stage, n)
         for _ in range(_ROUNDS):
             yield 3
-            stage.says(BEGIN % b"t", _ack(state, n - 1, more=b"transaction:t\n"), ABORT % b"t")
+            stage.says(*said)
 
     return script
 
@@ -227,8 +250,7 @@ def _holes(state: str) -> Script:
     """
 
     def script(stage: Stage, n: int) -> Iterator[int]:
-        _delivered(stage, n, b"client")
-        stage.says(BEGIN % b"even", BEGIN % b"odd")
+        _delivered(b"client", BEGIN % b"even" + BEGIN % b"odd")(stage, n)
         for at in range(n - 1):
             stage.says(_ack(state, at, more=b"transaction:%b\n" % (b"odd" if at % 2 else b"even")))
         stage.says(COMMIT % b"odd", ABORT % b"even")
@@ -246,8 +268,7 @@ def _each_at_once(state: str, mode: bytes) -> Script:
     """Each message is acknowledged before the next one comes, beside others that are not."""
 
     def script(stage: Stage, n: int) -> Iterator[int]:
-        _delivered(stage, n, mode)
-        stage.says(SUBSCRIBE % (1, 1, mode))
+        _delivered(mode, SUBSCRIBE % (1, 1, mode))(stage, n)
         for at in range(n, 2 * n):
             yield 2
             stage.hears(_message(at, 1))
@@ -256,61 +277,46 @@ def _each_at_once(state: str, mode: bytes) -> Script:
     return script
 
 
-def _ends_again_and_again(stage: Stage, n: int) -> Iterator[int]:
+def _ends_and_begins(stage: Stage, at: int) -> None:
     """Messages of two subscriptions; one of these ends and begins anew after each few."""
-    stage.says(SUBSCRIBE % (0, 0, b"client-individual"))
-    for at in range(n):
-        yield 4
-        stage.says(SUBSCRIBE % (1, 1, b"client-individual"))
-        stage.hears(_message(2 * at, 0), _message(2 * at + 1, 1))
-        stage.says(b"UNSUBSCRIBE\nid:1\n\n\0")
+    stage.says(SUBSCRIBE % (1, 1, b"client-individual"))
+    stage.hears(_message(2 * at, 0), _message(2 * at + 1, 1))
+    stage.says(b"UNSUBSCRIBE\nid:1\n\n\0")
 
 
 def _one_message(state: str, more: bytes = b"") -> Script:
     """One message-id on many subscriptions."""
 
-    def script(stage: Stage, n: int) -> Iterator[int]:
+    def first(stage: Stage, n: int) -> None:
         for at in range(n):
             stage.says(SUBSCRIBE % (at, 0, b"client-individual"))
             stage.hears(_message(at, at, 7))
         stage.says(BEGIN % b"t")
-        for at in range(n):
-            yield 1
-            stage.says(_ack(state, 7, at, more))
 
-    return script
+    return _script(Part(lambda stage, at: stage.says(_ack(state, 7, at, more))), first=first)
 
 
 def _one_id_again(state: str) -> Script:
     """One message, again and again on subscriptions of one id, each of which ends without an ACK."""
 
-    def script(stage: Stage, n: int) -> Iterator[int]:
+    def first(stage: Stage, n: int) -> None:
         for at in range(n):
             stage.says(SUBSCRIBE % (0, 0, b"client-individual"))
             stage.hears(_message(at, 0, 7))
             stage.says(b"UNSUBSCRIBE\nid:0\n\n\0")
-        for _ in range(n):
-            yield 1
-            stage.says(_ack(state, 7, 0))
 
-    return script
+    return _script(Part(_said(_ack(state, 7, 0))), first=first)
 
 
-def _one_transaction(stage: Stage, n: int) -> Iterator[int]:
-    yield 1
-    stage.says(BEGIN % b"t")
-    for _ in range(n):
-        yield 1
-        stage.says(SEND % b"transaction:t\n")
-    yield 1
-    stage.says(ABORT % b"t")
+def _one_transaction(first: Act = lambda stage, n: None) -> Script:
+    begin, end = (Part(_said(frame % b"t"), times=1) for frame in (BEGIN, ABORT))
+    return _script(begin, Part(_said(SEND % INSIDE)), end, first=first)
 
 
 def _beyond(stage: Stage, n: int) -> Iterator[int]:
     """MESSAGEs that were on their way when as many were unsettled as may be."""
-    stage.says(SUBSCRIBE % (0, 0, b"client"), SUBSCRIBE % (1, 1, b"client"), b"UNSUBSCRIBE\nid:1\n\n\0")
-    for at in range(n - 1):
-        stage.hears(_message(at))
+    ended = SUBSCRIBE % (1, 1, b"client") + b"UNSUBSCRIBE\nid:1\n\n\0"
+    _delivered(b"client", ended)(stage, n - 1)
     stage.hears(_message(n, 1))
     yield 2 * _ROUNDS
     stage.hears(*[_message(n + 1 + at, at % 2) for at in range(2 * _ROUNDS)])
@@ -318,176 +324,129 @@ def _beyond(stage: Stage, n: int) -> Iterator[int]:
 
 def _crowded(stage: Stage, n: int) -> Iterator[int]:
     """UNSUBSCRIBE, while as much is unsettled as may be: others' deliveries are not gone through."""
-    stage.says(SUBSCRIBE % (0, 0, b"client"))
-    for at in range(n):
-        stage.hears(_message(at))
+    _delivered(b"client")(stage, n)
     for at in range(1, _ROUNDS + 1):
         stage.says(SUBSCRIBE % (at, at, b"client"))
         yield 1
         stage.says(b"UNSUBSCRIBE\nid:%d\n\n\0" % at)
 
 
-def _resent(stage: Stage, n: int) -> Iterator[int]:
-    for _ in range(n):
-        stage.says(SEND % b"receipt:r\n")
-    yield n
-    stage.moves()
+def _told_again(frame: bytes) -> Script:
+    """The next broker is sent n of these."""
 
+    def script(stage: Stage, n: int) -> Iterator[int]:
+        _all(frame)(stage, n)
+        yield n
+        stage.moves()
 
-def _resubscribed(stage: Stage, n: int) -> Iterator[int]:
-    for at in range(n):
-        stage.says(SUBSCRIBE % (at, at, b"client"))
-    yield n
-    stage.moves()
+    return script
 
 
 def _delivered_again(state: str, mode: bytes) -> Script:
     """The same messages by the next broker, each of them acknowledged twice."""
 
     def script(stage: Stage, n: int) -> Iterator[int]:
-        _delivered(stage, n, mode)
+        _delivered(mode)(stage, n)
         stage.moves()
         for at in range(n):
             yield 1
             stage.hears(_message(n + at, 0, at))
-        for _ in range(2):
-            for at in range(n):
-                yield 1
-                stage.says(_ack(state, at))
+        for at in (*range(n), *range(n)):
+            yield 1
+            stage.says(_ack(state, at))
 
     return script
 
 
-def _without_broker(stage: Stage, n: int) -> Iterator[int]:
-    stage.play.broker_goes()
-    for _ in range(n):
-        yield 1
-        stage.says(SEND % b"")
-    yield 1
-    found(stage.play)
-
-
-def _one_broker_away(stage: Stage, n: int) -> Iterator[int]:
+def _is_away(stage: Stage, _: int) -> None:
     stage.play.broker_goes(at="b")
-    for at in range(n):
-        yield 4
-        stage.says(SUBSCRIBE % (at, at, b"client"), SEND % b"", BEGIN % (b"%d" % at), ABORT % (b"%d" % at))
 
 
-def _one_transaction_away(stage: Stage, n: int) -> Iterator[int]:
-    stage.play.broker_goes(at="b")
-    yield from _one_transaction(stage, n)
-
-
-def _one_broker_blocked(stage: Stage, n: int) -> Iterator[int]:
-    stage.play.broker_is_blocked(at="b")
-    for _ in range(n):
-        yield 1
-        stage.says(SEND % b"receipt:r\n")
-    yield 1
-    stage.play.broker_is_unblocked(at="b")
-
-
-def _both_deliver(stage: Stage, n: int) -> Iterator[int]:
-    """Two brokers in turn, and cumulative ACKs that cover deliveries of both."""
+def _both_deliver(stage: Stage, n: int) -> None:
+    """Two brokers in turn, to one subscription whose ACKs are cumulative."""
     stage.says(SUBSCRIBE % (0, 0, b"client"))
     for at in range(n):
         stage.play.broker_says(_message(at), at="ab"[at % 2])
         stage._forget()
-    for at in range(n):
-        yield 1
-        stage.says(_ack("fan-out", at))
-
-
-SUBSCRIBES: Final = b"SUBSCRIBE\nid:{}\ndestination:/queue/{}\nack:client\n\n\0"
-UNNAMED: Final = SUBSCRIBES.replace(b"id:{}\n", b"")
-DELIVERED: Final = b"MESSAGE\nmessage-id:m{}\ndestination:/queue/{}\n\nx\0"
-AWAITED: Final = b"MESSAGE\nsubscription:0\nmessage-id:m{}\nack:k{}\ndestination:/queue/0\n\nx\0"
-TOLD: Final = b"UNSUBSCRIBE\n%b\n\n\0"
-
-
-def _messages(stage: Stage, n: int) -> Iterator[int]:
-    stage.says(SUBSCRIBE % (0, 0, b"client"))
-    yield from _each(AWAITED, who="broker")(stage, n)
 
 
 def _cases() -> Iterator[tuple[str, str, Script]]:
     sends = _each(SEND % b"")
     ours = RECEIPT % b"relay-session-receipt-{}"
+    newest = _each(ours, first=SEND % b"", who=Stage.hears, newest=True)
     yield "confirm", "SEND", sends
-    yield (
-        "confirm",
-        "RECEIPT of the relay's own, the newest first",
-        _each(ours, first=SEND % b"", who="broker", newest=True),
-    )
+    yield "confirm", "RECEIPT of the relay's own, the newest first", newest
     yield "confirm", "SEND, its RECEIPT and one of nothing beside many unconfirmed", _beside_an_old_one
     yield "cumulative confirm", "SEND", sends
-    yield "cumulative confirm", "SEND with one receipt id, then as many RECEIPTs", _one_receipt
+    yield "cumulative confirm", "SEND with one receipt id, then as many RECEIPTs", ONE_RECEIPT
+    asking = SEND % b"receipt:{}\n"
+    newest = _each(RECEIPT % b"{}", first=asking, who=Stage.each_hears, newest=True)
     for state in ("plain", "1.0 to 1.2", "failover", "fan-out"):
         yield state, "SEND", sends
-        yield state, "SEND with a receipt that nobody gives", _each(SEND % b"receipt:{}\n")
-        yield (
-            state,
-            "RECEIPT, the newest first",
-            _each(RECEIPT % b"{}", first=SEND % b"receipt:{}\n", who="all", newest=True),
-        )
-        yield state, "SEND with one receipt id, then as many RECEIPTs", _one_receipt
+        yield state, "SEND with a receipt that nobody gives", _each(asking)
+        yield state, "RECEIPT, the newest first", newest
+        yield state, "SEND with one receipt id, then as many RECEIPTs", ONE_RECEIPT
         yield state, "SUBSCRIBE", _each(SUBSCRIBES)
-        yield state, "UNSUBSCRIBE, the oldest first", _each(TOLD % b"id:{}", first=SUBSCRIBES)
+        yield state, "UNSUBSCRIBE, the oldest first", _each(UNSUBSCRIBES, first=SUBSCRIBES)
         yield state, "BEGIN and a SEND in it, all left open", _each(BEGIN % b"{}", SEND % b"transaction:{}\n")
-        yield state, "BEGIN, SENDs, ABORT", _one_transaction
-    inside = b"transaction:t\n"
+        yield state, "BEGIN, SENDs, ABORT", _one_transaction()
+    messages = Part(lambda stage, at: stage.hears(_message(at)))
     for state in ("1.2 to 1.1", "1.0 to 1.2", "failover", "fan-out"):
-        yield state, "MESSAGE that awaits its ACK", _messages
+        awaited = _script(messages, first=lambda stage, n: stage.says(SUBSCRIBE % (0, 0, b"client")))
+        yield state, "MESSAGE that awaits its ACK", awaited
         for mode in (b"client", b"client-individual"):
+            name = f"ACK in a transaction, mode {mode.decode()}, then ABORT"
             yield state, f"ACK, mode {mode.decode()}", _acks(state, mode)
-            yield (
-                state,
-                f"ACK in a transaction, mode {mode.decode()}, then ABORT",
-                _acks(state, mode, more=inside),
-            )
+            yield state, name, _acks(state, mode, more=INSIDE)
         yield state, "ACK, mode client-individual, the newest first", _acks(state, mode, backwards=True)
         yield state, "BEGIN, ACK of the last, ABORT, again and again", _last_and_abort(state)
         yield state, "the same where every other one is settled already", _holes(state)
+    ends = _script(
+        Part(_ends_and_begins, 4), first=lambda stage, n: stage.says(SUBSCRIBE % (0, 0, b"client-individual"))
+    )
     for state in ("1.2 to 1.1", "failover 1.0", "failover 1.1", "failover"):
         for mode in (b"client", b"client-individual"):
             name = f"MESSAGE and its ACK beside many unsettled, mode {mode.decode()}"
             yield state, name, _each_at_once(state, mode)
-        yield state, "SUBSCRIBE, MESSAGEs, UNSUBSCRIBE beside many unsettled", _ends_again_and_again
+        yield state, "SUBSCRIBE, MESSAGEs, UNSUBSCRIBE beside many unsettled", ends
     for state in ("1.2 to 1.1, crowded", "failover, crowded", "fan-out, crowded"):
         yield state, "UNSUBSCRIBE beside many unsettled messages", _crowded
         yield state, "MESSAGE beyond what may be unsettled", _beyond
     for state in ("1.0 to 1.2", "failover 1.0", "failover 1.1"):
         yield state, "ACK of one message-id on many subscriptions", _one_message(state)
-        yield state, "the same in a transaction", _one_message(state, inside)
+        yield state, "the same in a transaction", _one_message(state, INSIDE)
         yield state, "ACK of one message-id that ended subscriptions left", _one_id_again(state)
-    yield (
-        "1.0 to 1.2",
-        "UNSUBSCRIBE by destination, the newest first",
-        _each(TOLD % b"destination:/queue/{}", first=UNNAMED, newest=True),
-    )
+    unnamed, named = SUBSCRIBES.replace(b"id:{}\n", b""), b"UNSUBSCRIBE\ndestination:/queue/{}\n\n\0"
+    newest = _each(named, first=unnamed, newest=True)
+    yield "1.0 to 1.2", "UNSUBSCRIBE by destination, the newest first", newest
+    delivered = _each(DELIVERED, first=SUBSCRIBES, who=Stage.hears, newest=True)
+    yield "1.2 to 1.0", "MESSAGE without a subscription", delivered
+    only = Part(_said(b"MESSAGE\nmessage-id:m{}\ndestination:/queue/else\n\nx\0", Stage.hears), times=_ROUNDS)
     yield (
         "1.2 to 1.0",
-        "MESSAGE without a subscription",
-        _each(DELIVERED, first=SUBSCRIBES, who="broker", newest=True),
+        "MESSAGE for the only subscription that is left",
+        _script(only, first=_only_one_is_left),
     )
-    yield "1.2 to 1.0", "MESSAGE for the only subscription that is left", _the_only_subscription
-    yield "failover", "SEND that is sent again to the next broker", _resent
-    yield "failover", "SUBSCRIBE that is sent again to the next broker", _resubscribed
+    yield "failover", "SEND that is sent again to the next broker", _told_again(ASKING)
+    yield "failover", "SUBSCRIBE that is sent again to the next broker", _told_again(SUBSCRIBES)
     for state in ("failover 1.0", "failover 1.1"):
         for mode in (b"client", b"client-individual"):
             name = f"MESSAGE that comes again, then two ACKs, mode {mode.decode()}"
             yield state, name, _delivered_again(state, mode)
-    yield "failover", "SEND while there is no broker", _without_broker
-    yield (
-        "fan-out",
-        "RECEIPT of one id, by one of two brokers",
-        _each(RECEIPT % b"r", first=SEND % b"receipt:r\n", who="broker"),
-    )
-    yield "fan-out", "ACK, mode client, of deliveries of both", _both_deliver
-    yield "fan-out", "SUBSCRIBE, SEND, BEGIN and ABORT while one broker is away", _one_broker_away
-    yield "fan-out", "BEGIN, SENDs, ABORT while one broker is away", _one_transaction_away
-    yield "fan-out", "SEND while one broker takes nothing", _one_broker_blocked
+    comes = Part(lambda stage, _: found(stage.play), times=1)
+    without = _script(Part(_said(SEND % b"")), comes, first=lambda stage, _: stage.play.broker_goes())
+    yield "failover", "SEND while there is no broker", without
+    receipts = _each(RECEIPT % b"r", first=ASKING, who=Stage.hears)
+    yield "fan-out", "RECEIPT of one id, by one of two brokers", receipts
+    acks = Part(lambda stage, at: stage.says(_ack("fan-out", at)))
+    yield "fan-out", "ACK, mode client, of deliveries of both", _script(acks, first=_both_deliver)
+    several = Part(_said(SUBSCRIBES + SEND % b"" + BEGIN % b"{}" + ABORT % b"{}"), 4)
+    name = "SUBSCRIBE, SEND, BEGIN and ABORT while one broker is away"
+    yield "fan-out", name, _script(several, first=_is_away)
+    yield "fan-out", "BEGIN, SENDs, ABORT while one broker is away", _one_transaction(_is_away)
+    takes = Part(lambda stage, _: stage.play.broker_is_unblocked(at="b"), times=1)
+    blocked = _script(Part(_said(ASKING)), takes, first=lambda stage, _: stage.play.broker_is_blocked(at="b"))
+    yield "fan-out", "SEND while one broker takes nothing", blocked
 
 
 def _measure(state: str, script: Script, n: int) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""What passes, by destination: each frame where there are few, and samples that stand for all where there are many."""
+"""What is counted by destination and by broker: every frame, once, and what may wait there."""
 
 from itertools import pairwise
 
@@ -6,13 +6,14 @@ import pytest
 
 from stomprelay.relay.counting import LOOKS, TURN, DestinationCounter, Tallies
 from stomprelay.relay.model.counters import DestinationTally
+from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.session import SENT_TO, Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
-from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, in_all_cuts, listener, upstream
+from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, in_all_cuts, joined, listener, upstream
 from tests.relay.failing import found, movable
 from tests.relay.several import fan_out
 
@@ -83,7 +84,7 @@ def test_samples_stand_for_the_others() -> None:
 
 
 def test_how_many_are_looked_at() -> None:
-    """About so many in a second, and all of them again when there are few for a while."""
+    """About so many in a second, all of them when there are few, and each when as many have passed as was said."""
     counter, session = DestinationCounter(), Session(b"s", V1_2, 10, {})
     for _ in range(10):
         carried(counter, send(b"/queue/a") * 10_000, session)
@@ -95,10 +96,6 @@ def test_how_many_are_looked_at() -> None:
     carried(counter, send(b"/queue/b") * 20, session)
     carried(counter, send(b"/queue/a") * 100, session)
     assert counter.table.shown[b"/queue/a"].sends == before + 100
-
-
-def test_when_the_next_look_is() -> None:
-    """When as many frames have passed as was said, and none sooner."""
     counter, session = DestinationCounter(), Session(b"s", V1_2, 10, {})
     carried(counter, send(b"/queue/a") * LOOKS, session)
     decoder = Decoder(V1_2, CLIENT_COMMANDS, Limits())
@@ -164,7 +161,7 @@ def test_what_may_wait_at_a_broker(cut: Cut, confirm: bool) -> None:
 
 
 def test_large_messages_wait_as_well() -> None:
-    """Not all of their bytes are gone through."""
+    """Not all of their bytes are gone through; and no less than nothing waits, whoever sends past the relay."""
     play, _ = counted(movable())
     play.client_says(send(b"/queue/a"))
     large = b"x" * 5000
@@ -172,11 +169,34 @@ def test_large_messages_wait_as_well() -> None:
     assert waiting(play) == [4, 0]
     play.client_says(send(b"/topic/a", large) * 2)
     assert waiting(play) == [4, 0]
-
-
-def test_what_waits_is_never_less_than_nothing() -> None:
-    """Others may send to the broker past the relay."""
     play, _ = counted(movable())
     play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0")
     play.broker_says(message(b"/queue/b"))
     assert waiting(play) == [0, 0]
+
+
+SEND = b"SEND\ndestination:/queue/a\n\nx\0"
+MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\n\nx\0"
+
+
+def tallies(play: Playbook) -> list[BrokerTally]:
+    """What was counted of each broker that the relay turned to, on all connections."""
+    found = {broker: broker.tally for broker in play.opened}
+    for link in play.relay.links:
+        if link.broker is not None:
+            found[link.broker] = found[link.broker].plus(link.connection.tally)
+    return [*found.values()]
+
+
+@pytest.mark.parametrize("cut", [Cut.WHOLE, Cut.PASSED])
+def test_frames_of_a_broker(cut: Cut) -> None:
+    """Both ways, whether they passed or were looked at; CONNECT and CONNECTED are none."""
+    play = joined(b"1.2", b"1.2", cut=cut)
+    play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+    for _ in range(3):
+        play.client_says(SEND)
+    play.broker_says(MESSAGE * 2)
+    assert tallies(play) == [BrokerTally(sent_frames=4, received_frames=2)]
+    assert bool(play.passed) is (cut is Cut.PASSED)
+    play.client_goes()
+    assert tallies(play) == [BrokerTally(sent_frames=4, received_frames=2)]

@@ -5,7 +5,7 @@ import pytest
 from tests.playbook import SAY_WELCOME, Playbook, listener
 from tests.relay.failing import started
 from tests.relay.frames import send, tell
-from tests.relay.several import begun, comes, fan_out, subscribed
+from tests.relay.several import begun, fan_out, subscribed
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
 
@@ -49,7 +49,7 @@ def test_a_message_in_front_of_connected() -> None:
         at="a",
     )
     play.client_gets(b"")
-    comes(play, "b")
+    play.broker_welcomes(at="b")
     assert play.client_reads().startswith(b"CONNECTED\n")
     play.broker_reads(at="a")
     play.both_stay()

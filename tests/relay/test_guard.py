@@ -106,16 +106,12 @@ def test_an_unsubscribe_that_steers_a_broker(version: bytes) -> None:
 
 
 def test_an_unsubscribe_that_may_steer_a_broker() -> None:
-    """The first of these rules decides, as ever."""
+    """The first rule decides, as ever; where it names a queue, it takes what a SUBSCRIBE to that would."""
     ends = b"UNSUBSCRIBE\nid:1\ndurable-subscription-name:mine\n\n\0"
     with known(Identity("alice"), AccessRules(DURABLE, allow=True)) as play:
         play.client_tells_broker(ends)
     with known(Identity("bob"), AccessRules(DURABLE, allow=True)) as play:
         denied(play, ends)
-
-
-def test_an_unsubscribe_that_names_a_queue() -> None:
-    """RabbitMQ deletes that queue, whatever the subscription was to: it takes what a SUBSCRIBE to it would."""
     ends = b"UNSUBSCRIBE\nid:1\ndurable:true\nx-queue-name:%b\n\n\0"
     rules = AccessRules((AccessRule(1, allow=False, subscribe=("/queue/secret",)),), allow=True)
     with joined(b"1.2", b"1.2", rules=rules) as play:

@@ -14,7 +14,7 @@ from stomprelay.session.effects import Event, How
 from stomprelay.session.handshake import Credentials
 from tests.playbook import Cut, Playbook, in_all_cuts, listener, upstream
 from tests.relay.frames import GOODBYE, send
-from tests.relay.several import comes, fan_out
+from tests.relay.several import fan_out
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:secret\n\n\0"
 ALICE = Identity("alice", frozenset({"staff"}))
@@ -227,7 +227,7 @@ def test_a_newer_token_with_several_brokers() -> None:
     with asked(fan_out(), renew=RENEW, rules=AccessRules((), allow=False)) as play:
         play.client_is(Identity("alice", until=play.now + 30))
         for at in "ab":
-            comes(play, at)
+            play.broker_welcomes(at=at)
         assert play.client_reads().startswith(b"CONNECTED\n")
         play.client_says(SHOWN)
         play.client_is(Identity("alice", until=play.now + 60))

@@ -80,8 +80,8 @@ def test_a_client_that_falls_silent_while_it_waits() -> None:
         play.client_gets_error(b"heart-beat missed")
 
 
-def test_a_client_that_waited_when_its_broker_was_lost() -> None:
-    """It is read from again when there are tokens, as any client without a broker, and keeps its rate afterwards."""
+def test_a_client_that_waits_when_its_broker_is_lost() -> None:
+    """It is read from again, and keeps its rate; at the end of its session subscriptions need no tokens."""
     with limited(lasting=True, frames=10, burst=0.5) as play:
         play.client_tells_broker(sends(0, 8), sends(0, 5))
         play.broker_goes()
@@ -94,10 +94,6 @@ def test_a_client_that_waited_when_its_broker_was_lost() -> None:
         play.time_passes(0.3)
         play.broker_gets(sends(6, 3))
         assert not client_waits(play)
-
-
-def test_a_session_that_ends_when_its_broker_is_lost() -> None:
-    """The next broker is not told of its subscriptions, and so not of their ends, which wait for tokens."""
     subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0"
     with limited(lasting=True, frames=10, burst=0.3) as play:
         play.client_says(subscribe + sends(0, 2) + b"UNSUBSCRIBE\nid:1\nreceipt:r\n\n\0" + sends(2, 1))

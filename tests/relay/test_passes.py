@@ -46,18 +46,14 @@ def test_plain_heads_pass_between_all_versions(client: bytes, broker: bytes) -> 
         assert play.counters["client_bytes"] >= 4 * len(SEND)
 
 
-def test_half_a_frame() -> None:
-    """Until the rest of it has come nothing passes it."""
+def test_half_a_frame_or_an_error_ends_it() -> None:
+    """Until the rest of the frame has come, or the broker goes on, for what comes next has to be known."""
     with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
         begin(play)
         play.client_says(SEND[:9])
         assert passing(play) == {"broker"}
         play.client_tells_broker(SEND[9:], SEND)
         assert passing(play) == {"client", "broker"}
-
-
-def test_an_error_ends_it_until_the_broker_goes_on() -> None:
-    """What comes behind an ERROR has to be known."""
     with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
         play.broker_tells_client(b"ERROR\nmessage:no\n\n\0")
         assert passing(play) == set()

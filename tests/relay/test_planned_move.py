@@ -12,10 +12,10 @@ from tests.relay.test_failover import gets, message
 GOODBYE = b"DISCONNECT\nreceipt:relay-session-receipt-%d\n\n\0"
 
 
-def parts(play: Playbook, number: int = 1) -> None:
+def parts(play: Playbook) -> None:
     """The old broker was told DISCONNECT and nothing else, and confirms it."""
-    gets(play, GOODBYE % number)
-    play.broker_says(RECEIPT % (OURS % number))
+    gets(play, GOODBYE % 1)
+    play.broker_says(RECEIPT % (OURS % 1))
 
 
 def test_the_next_broker_is_paused_as_well() -> None:
@@ -102,13 +102,29 @@ def stays(play: Playbook, why: str) -> None:
     play.both_stay()
 
 
-def test_a_preferred_broker_that_is_not_there() -> None:
-    """Then there is no reason to go."""
+def test_nowhere_to_go() -> None:
+    """Another that is not there, or hangs for `connect_timeout`, or is none: the session stays, and is heard."""
     with started(brokers=3) as play:
         asked_to_leave(play, to=2, welcome=None)
         play.broker_refuses(at="tcp://c")
         assert [each.uri for each in play.opened] == ["tcp://a", "tcp://c"]
         stays(play, "tcp://c did not connect: Connection refused")
+    with started(connect_timeout=3.0) as play:
+        sent_away(play, within=1.0, welcome=None)
+        play.client_tells_broker(SEND % b"1")
+        play.time_passes(2.9)
+        assert link(play).moving
+        play.time_passes(0.2)
+        play.broker_is_closed(at="tcp://b")
+        stays(play, "tcp://b no CONNECTED in time")
+    with Playbook(hello=SAY_HELLO[b"1.2"]) as play:
+        play.broker_is_asked()
+        play.broker_said(said_welcome(b"1.2"))
+        asked_to_leave(play, 0.0)
+        assert link(play).stays == "there is no other"
+        play.time_passes(10)
+        play.broker_gets(b"")
+        play.both_stay()
 
 
 DENIED = b"ERROR\nmessage:Bad CONNECT\n\nAccess refused\0"
@@ -136,30 +152,6 @@ def test_the_others_do_not_take_the_session(goes: bool) -> None:
         play.time_passes(100)
         assert [each.uri for each in play.opened] == ["tcp://a", "tcp://b", "tcp://c"]
         assert (play.counters["brokers_moved"], play.counters["errors_passed"]) == (0, 0)
-
-
-def test_another_broker_that_hangs() -> None:
-    """It has `connect_timeout`; meanwhile the client is heard, and the session stays for longer than it was to."""
-    with started(connect_timeout=3.0) as play:
-        sent_away(play, within=1.0, welcome=None)
-        play.client_tells_broker(SEND % b"1")
-        play.time_passes(2.9)
-        assert link(play).moving
-        play.time_passes(0.2)
-        play.broker_is_closed(at="tcp://b")
-        stays(play, "tcp://b no CONNECTED in time")
-
-
-def test_a_plain_address_cannot_be_left() -> None:
-    """Its sessions know no other broker, and stay at once."""
-    with Playbook(hello=SAY_HELLO[b"1.2"]) as play:
-        play.broker_is_asked()
-        play.broker_said(said_welcome(b"1.2"))
-        asked_to_leave(play, 0.0)
-        assert link(play).stays == "there is no other"
-        play.time_passes(10)
-        play.broker_gets(b"")
-        play.both_stay()
 
 
 @in_all_cuts

@@ -13,7 +13,7 @@ from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs, listener
 from tests.relay.failing import client_waits, found, link, moves, over, started
 from tests.relay.frames import RECEIPT, send, tell
-from tests.relay.several import begun, comes, fan_out, fanned
+from tests.relay.several import begun, fan_out, fanned
 
 POISON = send(b"bad", priority="poison", receipt="p")
 SAYS_WHY = b"the broker closed the connection twice when it was sent"
@@ -175,6 +175,19 @@ def test_a_subscription_that_costs_the_connection(client: bytes, broker: bytes) 
         assert play.counters["poison_refused"] == 1
 
 
+def test_a_subscription_that_costs_the_connection_later() -> None:
+    """Its ERROR names no receipt that the client has."""
+    with started(product="activemq") as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/poison", receipt="s"))
+        play.broker_reads()
+        play.broker_says(RECEIPT % b"s")
+        play.client_gets(RECEIPT % b"s")
+        play.broker_goes()
+        found(play, b"1.2", "activemq")
+        Picky(play, "activemq").goes_on()
+        play.client_gets_error(b"a frame cannot be delivered")
+
+
 def test_what_the_client_sends_meanwhile_waits() -> None:
     """It is held while the line is sent with care, with the pace of a client without a broker; then it is delivered."""
     with started(product="activemq", confirm=True, resend_buffer=1000) as play:
@@ -250,7 +263,7 @@ def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:
         for _ in range(20):
             while play.at("b").closed is not None:
                 play.time_passes(play.wake - play.now)
-            comes(play, "b")
+            play.broker_welcomes(at="b")
             while data := play.broker_reads(at="b"):
                 frames = data.split(b"\0")[:-1]
                 if any(b"poison" in frame for frame in frames):
@@ -285,7 +298,7 @@ def test_a_group_that_answers_a_frame_with_an_error_each_time() -> None:
             if at < 3:
                 while play.at("b").closed is not None:
                     play.time_passes(play.wake - play.now)
-                comes(play, "b")
+                play.broker_welcomes(at="b")
         assert "group main-2 is given up: it answered ERROR: Processing error" in play.noted(Event.LOST)
         play.broker_reads(at="a")
 
@@ -306,7 +319,7 @@ def test_a_group_that_cannot_stand_a_frame_and_cannot_be_sent_the_next() -> None
                 play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\n\n\0" if number == 1 else b"")
                 while play.at("a").closed is not None:
                     play.time_passes(play.wake - play.now)
-                comes(play, "a", b"1.0")
+                play.broker_welcomes(b"1.0", at="a")
         play.broker_reads(at="b")
         assert b"the quorum cannot be reached" in play.client_reads()
 

@@ -90,8 +90,8 @@ def test_any_byte_counts_as_life(cut: Cut) -> None:
         play.client_reads()
 
 
-def test_a_client_that_we_do_not_read_from_is_not_dead() -> None:
-    """A slow broker makes us stop reading from the client; its silence then means nothing, and counts anew after."""
+def test_silence_that_means_nothing() -> None:
+    """That of a client that we do not read from, which counts anew after, or whose bytes are not decrypted yet."""
     with beating(client=b"1000,0", ours=Terms(0, 1000)) as play:
         play.broker_is_slow()
         play.time_passes(60)
@@ -101,10 +101,6 @@ def test_a_client_that_we_do_not_read_from_is_not_dead() -> None:
         play.both_stay()
         play.time_passes(0.2)
         play.client_gets_error(b"heart-beat missed")
-
-
-def test_a_client_of_which_nothing_is_decrypted_yet_is_not_dead() -> None:
-    """The service says that bytes come."""
     with beating(client=b"1000,0", ours=Terms(0, 1000)) as play:
         for _ in range(3):
             play.time_passes(1.9)
@@ -113,7 +109,7 @@ def test_a_client_of_which_nothing_is_decrypted_yet_is_not_dead() -> None:
 
 
 def test_beats_toward_a_1_0_broker_that_demands_them() -> None:
-    """ActiveMQ can be set to expect beats from all clients, 1.0 too: its CONNECTED is obeyed."""
+    """ActiveMQ can be set to expect beats from 1.0 too; each is an LF, for its NIO would take a CR for a command."""
     with joined(
         b"1.0",
         b"1.0",
@@ -122,10 +118,6 @@ def test_beats_toward_a_1_0_broker_that_demands_them() -> None:
     ) as play:
         play.time_passes(2.6)
         play.broker_gets(b"\n")
-
-
-def test_a_beat_is_one_lf() -> None:
-    """Never CR LF: ActiveMQ's NIO transport would take the CR for a command."""
     with beating(client=b"0,1000", ours=Terms(1000, 0), broker=b"0,1000", theirs=Terms(1000, 0)) as play:
         play.time_passes(0.5)
         play.client_gets(b"\n")
@@ -135,8 +127,8 @@ def test_a_beat_is_one_lf() -> None:
 # Time
 
 
-def test_a_client_that_sends_no_connect() -> None:
-    """A client that does not send CONNECT in time is sent an ERROR; EOLs are not CONNECT."""
+def test_before_connect() -> None:
+    """A client that does not send CONNECT in time gets an ERROR; of one that goes, nothing was asked of anybody."""
     with Playbook(listener(connect_timeout=3.0)) as play:
         play.time_passes(1)
         play.client_says(b"\n\n")
@@ -147,6 +139,11 @@ def test_a_client_that_sends_no_connect() -> None:
         play.client_gets_error(b"no CONNECT in time")
         assert play.wake == inf
         assert not play.brokers
+    with Playbook() as play:
+        play.client_goes()
+        assert not play.brokers
+        assert play.wake == inf
+        assert play.noted(Event.VANISHED).startswith("client left: ")
 
 
 # Losses
@@ -204,15 +201,6 @@ def test_a_broker_has_disconnect_however_it_ends(end: Callable[[Playbook], None]
         play.time_passes(5)
         play.broker_is_closed()
         play.client_reads()
-
-
-def test_a_client_vanishes_before_connect() -> None:
-    """Nothing was asked of anybody."""
-    with Playbook() as play:
-        play.client_goes()
-        assert not play.brokers
-        assert play.wake == inf
-        assert play.noted(Event.VANISHED).startswith("client left: ")
 
 
 @in_all_pairs

@@ -127,7 +127,7 @@ def test_what_takes_too_long_counts_as_long() -> None:
 
 
 def test_enough_was_looked_at() -> None:
-    """Frames are looked at as long as there are looks left, of all sessions together; then nothing is learnt."""
+    """Frames are looked at as long as there are looks left, of all sessions together; no more than may be are given."""
     play = joined(b"1.2", b"1.2")
     looks = watched(play, 10)
     play.client_says(SEND % 1 + PLAIN * 4)
@@ -136,10 +136,6 @@ def test_enough_was_looked_at() -> None:
     assert not play.relay.watched
     play.broker_says(CONFIRMED % 1)
     assert took(play) == []
-
-
-def test_looks_are_given_anew() -> None:
-    """But no more than may be there at once."""
     looks = Looks(5)
     looks.add(3, 10)
     assert looks.left == 8

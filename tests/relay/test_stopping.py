@@ -4,17 +4,10 @@ from math import inf
 
 import pytest
 
-from stomprelay.session.effects import Event, How
+from stomprelay.session.effects import Event
 from tests.playbook import Playbook, joined
 from tests.relay.failing import client_waits, over, started
-from tests.relay.frames import SEND
-
-ASKING = b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0"
-
-
-def receipt(name: bytes) -> bytes:
-    """A broker's RECEIPT."""
-    return b"RECEIPT\nreceipt-id:" + name + b"\n\n\0"
+from tests.relay.frames import ASKING, RECEIPT, SEND
 
 
 def lost(play: Playbook) -> list[object]:
@@ -45,7 +38,7 @@ def test_no_time_of_the_relays_ends_it() -> None:
         assert not over(play)
         assert play.relay._connection is not None
         assert play.relay._connection.shutdown.until == inf
-        play.broker_says(receipt(b"relay-session-receipt-1"))
+        play.broker_says(RECEIPT % b"relay-session-receipt-1")
         play.client_gets_error(b"the relay is stopping")
 
 
@@ -60,10 +53,7 @@ def test_what_no_broker_took_is_counted(asks: bytes) -> None:
         play.relay_begins_to_stop()
         assert not over(play)
         play.relay_stops()
-        data = play.client_reads()
-        assert data.startswith(b"ERROR\nmessage:the relay is stopping\n")
-        assert b"what has no receipt may be lost" in data
-        play.client_is_closed()
+        play.client_gets_error(b"the relay is stopping", detail=b"what has no receipt may be lost")
         assert over(play)
         assert play.counters["possibly_lost"] == 50
         assert lost(play) == [50]
@@ -75,9 +65,9 @@ def test_a_client_that_is_leaving() -> None:
     with started(confirm=True) as play:
         play.client_said(SEND % b"1" + b"DISCONNECT\nreceipt:bye\n\n\0")
         play.relay_begins_to_stop()
-        play.broker_says(receipt(b"relay-session-receipt-1"))
+        play.broker_says(RECEIPT % b"relay-session-receipt-1")
         play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_tells_client(receipt(b"bye"))
+        play.broker_tells_client(RECEIPT % b"bye")
         play.relay_stops()
         play.client_is_closed()
         assert over(play)
@@ -90,7 +80,7 @@ def test_a_broker_that_gives_more_than_is_acknowledged(before: bool) -> None:
     message = b"MESSAGE\nsubscription:0\nmessage-id:%d\ndestination:/queue/a\n\n\0"
     with joined(b"1.2", b"1.1", unacknowledged=1) as play:
         play.client_said(
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0" + ASKING % (1, 1)
+            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0" + ASKING % (b"1", b"1")
         )
         if not before:
             play.relay_begins_to_stop()
@@ -99,22 +89,20 @@ def test_a_broker_that_gives_more_than_is_acknowledged(before: bool) -> None:
         assert play.broker.paused is before
         if before:
             play.relay_begins_to_stop()
-        play.broker_says(receipt(b"1"))
-        assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
+        play.broker_says(RECEIPT % b"1")
+        assert play.client_reads().partition(RECEIPT % b"1")[2].startswith(b"ERROR\n")
 
 
 @pytest.mark.parametrize("survives", [False, True])
 def test_a_session_that_is_killed(survives: bool) -> None:
     """What it has sent is delivered first; killed again, it ends at once, and what may be lost is counted."""
     with started() if survives else joined(b"1.2", b"1.2") as play:
-        play.client_said(ASKING % (1, 1) + ASKING % (2, 2))
+        play.client_said(ASKING % (b"1", b"1") + ASKING % (b"2", b"2"))
         play.operator_kills()
         play.both_stay()
         play.operator_kills()
-        data = play.client_reads()
-        assert data.startswith(b"ERROR\nmessage:the session was ended\n")
-        assert b"by an operator of the relay; what has no receipt may be lost" in data
-        play.client_is_closed(How.LINGER)
+        detail = b"by an operator of the relay; what has no receipt may be lost"
+        play.client_gets_error(b"the session was ended", detail=detail)
         play.broker_is_closed()
         assert over(play)
         assert play.counters["possibly_lost"] == 2

@@ -19,8 +19,8 @@ def messages(count: int) -> bytes:
     return b"".join(one % at for at in range(count))
 
 
-def test_a_client_gives_way() -> None:
-    """A turn's worth of frames goes at once, what is left in the next turns; another chunk waits behind it."""
+def test_who_sends_much_gives_way() -> None:
+    """A turn's worth of a client's or a broker's frames goes at once; the rest, and what comes meanwhile, later."""
     with joined(b"1.2", b"1.2") as play:
         play.busy = True
         play.client_tells_broker(sends(0, 2 * TURN + 1), sends(0, TURN))
@@ -31,10 +31,6 @@ def test_a_client_gives_way() -> None:
         play.turn_comes()
         play.broker_gets(sends(2 * TURN, 4))
         play.client_tells_broker(sends(0, 1))
-
-
-def test_a_broker_gives_way() -> None:
-    """As a client does; what it sends meanwhile comes in its order."""
     with joined(b"1.2", b"1.2") as play:
         play.busy = True
         data = messages(TURN + 10)

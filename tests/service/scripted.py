@@ -1,9 +1,12 @@
-"""Drivers whose core is played by the test."""
+"""Drivers whose core is played by the test, and brokers that are up or not."""
 
+import re
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
+from twisted.internet.defer import succeed
+from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 
@@ -14,10 +17,61 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
-from stomprelay.session.effects import Close, How, Note
+from stomprelay.session.effects import Close, How
 from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.frame import Limits
-from tests.service.harness import FakeTransport, broker, listener
+from tests.service.harness import CONNECTED, FakeTransport, RelayHarness, broker, listener
+
+
+class ScriptedBrokers:
+    """The brokers of a harness, by number: those in `up` serve whoever comes, the others refuse."""
+
+    def __init__(self, harness: RelayHarness) -> None:
+        self.harness = harness
+        self.up = {1, 2, 3}
+        self.served: dict[FakeTransport, int] = {}
+
+    def answer(self) -> None:
+        """All attempts that are under way come to their end."""
+        while self.harness.reactor.tcpClients:
+            number = int(self.harness.reactor.tcpClients[-1][0].rpartition(".")[2])
+            if number not in self.up:
+                self.harness.refuse(ConnectionRefusedError())
+                continue
+            transport = self.harness.broker()
+            self.served[transport] = number
+            if b"CONNECT\n" in transport.written():
+                transport.sends(CONNECTED)
+
+    def fail(self, number: int) -> None:
+        """A broker goes down with all its connections."""
+        self.up.discard(number)
+        for transport in [each for each, where in self.served.items() if where == number]:
+            del self.served[transport]
+            if not transport.ends:
+                transport.disconnects(ConnectionLost())
+        self.answer()
+
+    def pass_time(self, seconds: float, step: float = 1.0) -> None:
+        """Step by step; whoever is told DISCONNECT confirms it."""
+        for _ in range(round(seconds / step)):
+            self.harness.reactor.advance(step)
+            self.answer()
+            for transport in self.served:
+                if not transport.ends and b"DISCONNECT\nreceipt:" in transport.value():
+                    transport.parts()
+                    transport.disconnects()
+            self.answer()
+
+    @property
+    def sessions(self) -> list[int]:
+        """How many sessions each broker has."""
+        return [entry.broker.health.sessions for entry in self.harness.service.state.brokers]
+
+
+def _tells(what: str) -> Any:
+    """A method that keeps that it was called: so, for which side, and with what."""
+    return lambda self, protocol, *more: self.told.append((what, protocol.leg.side, *more))
 
 
 class SpyDriver(Driver):
@@ -32,31 +86,8 @@ class SpyDriver(Driver):
         super().end()
         self._on_end(self)
 
-    def connected(self, protocol: LegProtocol) -> None:
-        self.told.append(("connected", protocol.leg.side))
-
-    def received(self, protocol: LegProtocol, data: bytes) -> None:
-        self.told.append(("received", protocol.leg.side, data))
-
-    def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
-        self.told.append(("read", protocol.leg.side, on))
-
-    def refused(self, protocol: LegProtocol, reason: str) -> None:
-        self.told.append(("refused", protocol.leg.side, reason))
-
-    def half_closed(self, protocol: LegProtocol) -> None:
-        self.told.append(("half closed", protocol.leg.side))
-
-    def lost(self, protocol: LegProtocol, reason: str) -> None:
-        self.told.append(("lost", protocol.leg.side, reason))
-
-    def woke(self, now: float) -> None:
-        self.told.append(("woke", now))
-
-    def _note(self, effect: Note) -> None:
-        self.told.append(("note", effect.text))
-
-    effects: ClassVar = {**Driver.effects, Note: _note}
+    connected, half_closed = _tells("connected"), _tells("half closed")
+    received, reading_changed, lost = _tells("received"), _tells("read"), _tells("lost")
 
 
 class DriverHarness:
@@ -82,13 +113,12 @@ class DriverHarness:
 class Link:
     """A session's place in a group, as far as the service looks at it."""
 
-    def __init__(self, on: Broker | None = None, **facts: Any) -> None:
+    def __init__(self, on: Broker) -> None:
         self.broker = on
         self.legs: list[Leg] = []
         self.quiet = False
         self.moving: BalanceMove | None = None
         self.stays = ""
-        self.__dict__.update(facts)
 
     def movable(self, now: float) -> bool:
         """Whether it may be asked to move."""
@@ -118,32 +148,16 @@ class ScriptedRelay:
         return self.answers.popleft() if self.answers else []
 
     def handle(self, event: inputs.Input, now: float) -> list[Effect]:
-        match event:
-            case inputs.Opened():
-                return self._hears("opened")
-            case inputs.BrokerConnected(leg):
-                leg.enter(LegState.CONNECTED)
-                return self._hears("connected", leg)
-            case inputs.NotConnected(leg, reason):
-                return self._hears("refused", leg, reason)
-            case inputs.Lost(leg, reason):
-                return self._hears("lost", leg, reason)
-            case inputs.HalfClosed():
-                return self._hears("half_closed")
-            case inputs.GaveWay(leg):
-                return self._hears("gave_way", leg)
-            case inputs.Unblocked(leg):
-                return self._hears("unblocked", leg)
-            case inputs.Woke():
-                return self._hears("woke", now)
-            case inputs.Stopped():
-                return self._hears("stopped")
-            case inputs.Leave(broker, within, target):
-                return self._hears("leave", broker, within, target)
-            case inputs.Paused(leg) | inputs.Resumed(leg) | inputs.Blocked(leg):
-                self.told.append((type(event).__name__.lower(), leg))
-                return []
-        return self._hears(type(event).__name__.lower())
+        """It is kept by its name in small letters, `half_closed` for one, with what it is about."""
+        if isinstance(event, inputs.BrokerConnected):
+            event.leg.enter(LegState.CONNECTED)
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower()
+        about = ("leg", "reason", "broker", "within", "target")
+        told = (name, *(getattr(event, each) for each in about if hasattr(event, each)))
+        if isinstance(event, inputs.Paused | inputs.Resumed | inputs.Blocked):
+            self.told.append(told)
+            return []
+        return self._hears(*told)
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
         return self._hears("received", leg, data)
@@ -203,8 +217,6 @@ class InstantEndpoint:
         self._rehearsal = rehearsal
 
     def connect(self, factory: Any) -> Any:
-        from twisted.internet.defer import succeed
-
         protocol = factory.buildProtocol(None)
         transport = FakeTransport(protocol)
         self._rehearsal.transports.append(transport)

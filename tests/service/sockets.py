@@ -1,8 +1,8 @@
 """Peers and services on real sockets of the loopback interface."""
 
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from twisted.application.service import IService
@@ -10,6 +10,7 @@ from twisted.internet import endpoints
 from twisted.internet import reactor as real_reactor
 from twisted.internet.defer import Deferred, DeferredQueue, maybeDeferred
 from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.internet.main import CONNECTION_DONE
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
@@ -21,6 +22,27 @@ reactor: Any = real_reactor
 
 PATIENCE = 20.0
 """Seconds until a test gives up."""
+
+
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a connection: who connected, and what was accepted, which does not block."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        client = socket.create_connection(door.getsockname())
+        accepted, _ = door.accept()
+    accepted.setblocking(False)
+    return client, accepted
+
+
+@contextmanager
+def turning(kind: type[Any]) -> Iterator[Any]:
+    """A reactor of this kind that turns when the test says so; what it has is closed at the end."""
+    made = kind()
+    try:
+        yield made
+    finally:
+        for each in [*made.removeAll(), *made._internalReaders]:
+            each.connectionLost(Failure(CONNECTION_DONE))
+        made._poller.close()
 
 
 @implementer(IHalfCloseableProtocol)

@@ -91,9 +91,7 @@ def test_what_does_not_say_the_token(said: str) -> None:
     "path", ["/", "/metrics", "/brokers", "/sessions", "/nothing", "/healthz/", "//livez", "/livez?x=1/"]
 )
 def test_without_the_token_nothing_is_shown_or_done(pair: RelayHarness, path: str) -> None:
-    """Not even what is there, and a page of another site does not even hear that there is a token; but the probes
-    answer to anybody, for what asks for them has no secrets.
-    """
+    """Not even what is there, nor to another site that there is a token; but the probes answer to anybody."""
     factory = site(pair.service.state, pair.reactor, (), TOKEN)
     assert Answer(pair, path, factory=factory, host="attacker.example").status == 421
     pair.client()
@@ -103,10 +101,8 @@ def test_without_the_token_nothing_is_shown_or_done(pair: RelayHarness, path: st
         if path.startswith("/livez"):
             assert answer.status == 200
             continue
-        assert (answer.status, answer.headers["www-authenticate"]) == (
-            401,
-            'Basic realm="stomprelay", charset="UTF-8"',
-        )
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"] == 'Basic realm="stomprelay", charset="UTF-8"'
         assert "admin_token_file" in answer.error
         assert ask(pair, "/brokers/pause", said, b'{"broker": "*"}').status == 401
         assert ask(pair, f"/sessions/{session.name}/kill", said, b"{}").status == 401
@@ -140,11 +136,8 @@ def test_many_wrong_tokens(pair: RelayHarness, log: list[str]) -> None:
     pair.reactor.advance(10)
     assert kept < 16384
     said = [line.partition("admin: ")[2] for line in log if "admin: " in line]
-    assert (said[0], said[-1]) == (
-        "a request from 192.0.2.9 sent a wrong token",
-        "wrong token: and 1995 more in 10 s",
-    )
-    assert len(said) == 6
+    assert said[0] == "a request from 192.0.2.9 sent a wrong token"
+    assert (len(said), said[5]) == (6, "wrong token: and 1995 more in 10 s")
     assert not any("guess" in line for line in log)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
 
 from stomprelay.service.admin.condition import Condition
@@ -71,12 +70,12 @@ def test_an_order_and_its_result(slow: Slow) -> None:
     assert slow.told[1:] == [("resume", (one,))]
 
 
-def test_an_answer_that_fails(slow: Slow) -> None:
+def test_an_answer_that_fails(slow: Slow, log: list[str]) -> None:
     """Is our fault: it is logged, and said to be so without saying more."""
     answer = ask(slow, "/overview")
-    with capturedLogs() as logs:
-        slow.asked.pop().errback(ValueError("secret"))
-    assert len(logs) == 1
+    log.clear()
+    slow.asked.pop().errback(ValueError("secret"))
+    assert len(log) == 1
     assert answer.status == 500
     assert "secret" not in answer.text
 
@@ -89,8 +88,7 @@ def test_many_who_look(slow: Slow) -> None:
     for answer, status in ((slow.taken(), 200), (ValueError("x"), 500)):
         looking = [ask(slow, "/overview", factory=factory) for _ in range(3)]
         assert len(slow.asked) == 1
-        with capturedLogs():
-            slow.asked.pop().callback(answer if isinstance(answer, Snapshot) else Failure(answer))
+        slow.asked.pop().callback(answer if isinstance(answer, Snapshot) else Failure(answer))
         assert [each.status for each in looking] == [status] * 3
         clock.advance(1)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.service.admin.condition import LISTINGS, OwnRelay
 from stomprelay.service.admin.sessions import (
@@ -28,6 +27,7 @@ from tests.service.harness import (
     failover,
     listener,
     movable,
+    result,
 )
 from tests.service.test_admin import JSON, Answer
 
@@ -234,54 +234,50 @@ def turn(harness: RelayHarness) -> None:
 def test_others_have_their_turns(harness: RelayHarness) -> None:
     """So many sessions are looked at in a turn, and no more; those that end meanwhile are left out."""
     clients = [harness.client() for _ in range(3 * TURN)]
-    found: list[SessionList] = []
-    state = harness.service.state
-    _ = Deferred.fromCoroutine(list_sessions(state, SessionQuery(limit=LARGEST))).addCallback(found.append)
+    coming = Deferred.fromCoroutine(list_sessions(harness.service.state, SessionQuery(limit=LARGEST)))
     for _ in range(2):
-        assert found == []
+        assert not coming.called
         clients.pop().disconnects()
         turn(harness)
-    assert len(found[0].sessions) == found[0].matching == len(clients)
-    assert found[0].total == len(clients)
+    found = result(coming)
+    assert len(found.sessions) == found.matching == found.total == len(clients)
 
 
 def test_one_who_asks_at_a_time(harness: RelayHarness) -> None:
     """The others wait; when they are too many the next is refused, and nothing is kept of it."""
     for _ in range(TURN + 1):
         harness.client()
-    relay, found, refused = OwnRelay(harness.service.state), list[Any](), list[Any]()
+    relay, found = OwnRelay(harness.service.state), list[SessionList]()
     for _ in range(LISTINGS + 1):
         _ = relay.sessions(SessionQuery(limit=1)).addCallback(found.append)
-    _ = relay.sessions(SessionQuery()).addErrback(lambda failure: refused.append(failure.check(Unavailable)))
-    assert (len(found), refused) == (0, [Unavailable])
+    with pytest.raises(Unavailable):
+        result(relay.sessions(SessionQuery()))
     for number in range(LISTINGS + 1):
+        assert len(found) == number
         turn(harness)
-        assert len(found) == number + 1
-    assert {each.total for each in found} == {TURN + 1}
+    assert [each.total for each in found] == [TURN + 1] * (LISTINGS + 1)
 
 
 # Ending one
 
 
-def killed(harness: RelayHarness, name: str, body: bytes = b"{}", **headers: str) -> Answer:
+def killed(harness: RelayHarness, name: str) -> Answer:
     """The answer to an order to end this session."""
-    return Answer(harness, f"/sessions/{name}/kill", "POST", body, **{"content_type": JSON, **headers})
+    return Answer(harness, f"/sessions/{name}/kill", "POST", b"{}", content_type=JSON)
 
 
-def test_a_session_is_ended(harness: RelayHarness) -> None:
+def test_a_session_is_ended(harness: RelayHarness, log: list[str]) -> None:
     """Its client hears of it in an ERROR, its broker is left, and nobody else is disturbed; the log tells."""
     client, broker = login(harness, b"me")
     other, _ = login(harness, b"other")
     name = asked(harness, "login=me")["sessions"][0]["session"]
-    with capturedLogs() as logs:
-        answer = killed(harness, name)
+    answer = killed(harness, name)
     assert (answer.status, json.loads(answer.text)) == (200, {"killed": name})
     assert client.written().startswith(b"ERROR\nmessage:the session was ended\n")
     assert client.ends == ["half"]
     assert broker.ends
     assert (other.written(), other.ends) == (b"", [])
     assert logins(asked(harness)) == ["other"]
-    lines = [formatEvent(event) for event in logs]
-    assert lines[0] == f"session {name} is ended, as an operator asked"
-    assert "disconnected: an operator ended the session; 0.0 s" in lines[1]
+    assert log[-2] == f"info: session {name} is ended, as an operator asked"
+    assert "disconnected: an operator ended the session; 0.0 s" in log[-1]
     assert killed(harness, name).status == 404

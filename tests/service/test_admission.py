@@ -9,7 +9,6 @@ import pytest
 import pytest_twisted
 from twisted.internet import error
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
-from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, alone
@@ -158,18 +157,14 @@ def test_the_log_is_not_flooded(log: list[str]) -> None:
     assert told == [one, "public: too many connections: and 49 more in 10 s", one]
 
 
-def test_more_clients_than_there_are_descriptors_for() -> None:
+@pytest.mark.parametrize(("clients", "warned"), [(500, True), (10, False)])
+def test_more_clients_than_there_are_descriptors_for(log: list[str], clients: int, warned: bool) -> None:
     """The setting is warned of when the relay starts; with room it is not."""
-    for clients, warned in ((500, True), (10, False)):
-        with capturedLogs() as logs:
-            service = RelayService(
-                Config((listener(),), clients=clients), RelayHarness.reactors(), descriptors=400
-            )
-            service.startService()
-        lines = [str(formatEvent(event)) for event in logs]
-        assert any(line.startswith("400 file descriptors: enough for ") for line in lines)
-        assert any(line.startswith(f"limits.clients is {clients}, but ") for line in lines) is warned
-        _ = service.stopService()
+    service = RelayService(Config((listener(),), clients=clients), RelayHarness.reactors(), descriptors=400)
+    service.startService()
+    assert any("400 file descriptors: enough for " in line for line in log)
+    assert any(f"limits.clients is {clients}, but " in line for line in log) is warned
+    _ = service.stopService()
 
 
 def test_the_limit_of_the_process() -> None:
@@ -190,25 +185,19 @@ def test_the_limit_of_the_process() -> None:
         assert open_descriptors() == before + 1
 
 
-def exhausted() -> error.ConnectBindError:
-    """What Twisted reports when a socket cannot be made."""
-    return error.ConnectBindError(errno.EMFILE, "Too many open files")
-
-
-def test_a_connect_without_a_descriptor_is_no_failure_of_the_broker() -> None:
+def test_a_connect_without_a_descriptor_is_no_failure_of_the_broker(log: list[str]) -> None:
     """It stays in service; another one is tried, and this one again."""
     harness = RelayHarness(listener(upstream=movable(failover(1))))
     client = harness.client()
-    with capturedLogs() as logs:
-        client.sends(CONNECT)
-        for _ in range(5):
-            harness.refuse(exhausted())
-            harness.reactor.advance(30.0)
+    client.sends(CONNECT)
+    for _ in range(5):
+        harness.refuse(error.ConnectBindError(errno.EMFILE, "Too many open files"))
+        harness.reactor.advance(30.0)
     [entry] = harness.service.state.brokers
     assert (entry.broker.health.up, entry.broker.health.failures) == (None, 0)
     counters = harness.service.state.sessions.listeners["public"].counters
     assert (counters["brokers_refused"], counters["connects_prevented"]) == (0, 5)
-    assert any("could not be asked: Too many open files" in str(formatEvent(event)) for event in logs)
+    assert any("could not be asked: Too many open files" in line for line in log)
     harness.broker().sends(CONNECTED)
     assert client.written().lstrip(b"\n").startswith(b"CONNECTED\n")
     assert entry.broker.health.up

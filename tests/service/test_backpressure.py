@@ -1,54 +1,9 @@
-"""Back-pressure: reasons not to read, and what they mean for a client and its brokers."""
+"""Back-pressure between a client and its brokers, with the relay's part played by the test."""
 
-import pytest
-
-from stomprelay.service.connection.failures import ASKED, PRESSURE
 from stomprelay.session.effects import GiveWay
-from stomprelay.session.leg import Leg, LegState, Side
+from stomprelay.session.leg import Leg, LegState
 from tests.service.harness import FakeTransport
-from tests.service.scripted import DriverHarness, ScriptedSession
-
-
-@pytest.fixture
-def harness() -> DriverHarness:
-    """Its client is read from."""
-    harness = DriverHarness()
-    harness.said()
-    return harness
-
-
-STOPS, GOES_ON = ("read", Side.DOWNSTREAM, False), ("read", Side.DOWNSTREAM, True)
-
-
-def test_what_stops_the_reading(harness: DriverHarness) -> None:
-    """Pressure at once; a wish when something comes: until then the transport reads, and so sees the peer go."""
-    for reason in (PRESSURE, ASKED):
-        harness.protocol.hold(reason)
-        assert harness.transport.reading == (reason == ASKED)
-        assert harness.said() == [STOPS]
-        harness.transport.sends(b"x" if reason == ASKED else b"")
-        assert not harness.transport.reading
-        harness.said()
-        harness.protocol.release(reason)
-        assert harness.transport.reading
-        assert harness.said() == [GOES_ON]
-
-
-@pytest.mark.parametrize("last", [ASKED, PRESSURE])
-def test_reading_goes_on_when_the_last_reason_is_gone(harness: DriverHarness, last: int) -> None:
-    """Whichever that is; and it is told once."""
-    harness.protocol.hold(ASKED)
-    harness.protocol.hold(PRESSURE)
-    assert harness.protocol.reasons == ASKED | PRESSURE
-    harness.protocol.release(ASKED if last == PRESSURE else PRESSURE)
-    assert not harness.transport.reading
-    assert harness.said() == [STOPS]
-    harness.protocol.release(last)
-    assert harness.transport.reading
-    assert harness.said() == [GOES_ON]
-
-
-# Between a client and its brokers, with the relay's part played by the test
+from tests.service.scripted import ScriptedSession
 
 
 def blocks(scripted: ScriptedSession) -> list[tuple[str, Leg]]:

@@ -134,9 +134,7 @@ def test_a_bomb() -> None:
 
 
 def test_many_bombs_one_at_a_time() -> None:
-    """A client that sends messages faster than its broker takes them has few of them inflated: the rest waits as it
-    came, and goes on when there is room.
-    """
+    """Few are inflated of those that come faster than the broker takes them; the rest waits as it came."""
     relay, client, broker = compressing()
     big = b"SEND\ndestination:/queue/a\ncontent-length:1000000\n\n%b\0" % (b"x" * 1_000_000)
     broker.fills()

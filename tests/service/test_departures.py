@@ -21,7 +21,18 @@ from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority
 from tests.service.certificates import serving
 from tests.service.harness import CONNECT, CONNECTED, listener
-from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running, turns, until
+from tests.service.sockets import (
+    ANY_PORT,
+    Accepting,
+    Peer,
+    connect,
+    port_of,
+    reactor,
+    running,
+    socket_pair,
+    turns,
+    until,
+)
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="only Linux tells of it")
 
@@ -94,9 +105,7 @@ def reset_at_close(client: Peer) -> None:
 async def test_a_client_that_leaves_while_its_broker_reads_nothing(
     tmp_path: Path, survives: bool, cut: bool, secured: bool
 ) -> None:
-    """Its descriptor, its session and its broker connection are gone, though nobody has taken what it sent. With TLS
-    its socket is watched, not the layer above.
-    """
+    """Descriptor, session and broker connection are gone; with TLS it is the socket that is watched."""
     tls = serving(Authority(tmp_path, "Authority").issue("Broker", ("localhost",))) if secured else None
     async with scene(survives=survives, linger=0.1, tls=tls) as play:
         client, answering = await play.session(f"tls:localhost:trustRoots={tmp_path}" if secured else LOCAL)
@@ -130,10 +139,7 @@ class Pair:
         self.reactor = MemoryReactorClock()
         self.departures = Departures(self.reactor)
         self.departures.open()
-        server = socket.create_server(("127.0.0.1", 0))
-        self.peer = socket.create_connection(server.getsockname())
-        self.watched, _ = server.accept()
-        server.close()
+        self.peer, self.watched = socket_pair()
         self.count = 0
 
     def watch(self) -> None:

@@ -17,19 +17,18 @@ from twisted.python.failure import Failure
 from stomprelay.service.connection import protocol as direct
 from stomprelay.service.connection.protocol import COMPILED
 from stomprelay.service.network.sockets import Socket
+from tests.service.sockets import socket_pair
 
 
 class Ends:
     """A connection, of Twisted's or of ours, on a reactor that does nothing, and the peer's plain socket."""
 
     def __init__(self, *, ours_own: bool = False) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            self.peer = socket.create_connection(door.getsockname())
-            ours, address = door.accept()
+        self.peer, ours = socket_pair()
+        address = ours.getpeername()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
         self.peer.settimeout(5)
         self.reactor: Any = MemoryReactor()
-        ours.setblocking(False)
         self.connection: tcp.Connection = (
             Socket(ours, Protocol(), address, self.reactor)
             if ours_own

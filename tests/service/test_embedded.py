@@ -1,16 +1,19 @@
 """The embedded broker: its clients in memory and on sockets, its endpoint in memory, its start and its stop."""
 
+import os
+import socket
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from twisted.internet.address import UNIXAddress
-from twisted.internet.defer import maybeDeferred
-from twisted.logger import LogLevel, capturedLogs, formatEvent
+from twisted.internet.defer import Deferred
+from twisted.internet.testing import MemoryReactorClock
 
-from stomprelay.service.embedded import BrokerService
+from stomprelay.service.embedded import BrokerService, MemoryEndpoint
 from stomprelay.service.network.endpoints import BadEndpoint
-from tests.service.harness import CONNECT, SEND, BrokerHarness, FakeTransport
-from tests.service.sockets import reactor
+from tests.service.harness import CONNECT, SEND, BrokerHarness, FakeTransport, result
+from tests.service.sockets import Accepting, reactor
 
 
 def reads(transport: FakeTransport) -> bool:
@@ -38,34 +41,22 @@ def test_a_client_that_is_not_read_from_is_not_silent() -> None:
     assert b"heart-beat missed" in client.written()
 
 
-def test_the_log_names_the_session_and_no_secret() -> None:
+def test_the_log_names_the_session_and_no_secret(log: list[str]) -> None:
     """One line for each thing worth one; an ERROR is a warning."""
     harness = BrokerHarness()
     secret = CONNECT.replace(b"host:/\n", b"host:/\nlogin:alice\npasscode:sesame\n")
-    with capturedLogs() as logs:
-        good, bad = harness.client(connect=secret), harness.client(connect=secret)
-        bad.sends(b"NONSENSE\n\nsesame\0")
-        good.disconnects()
-    name = harness.service.broker.name.decode()
-    lines = [(event["log_level"], formatEvent(event)) for event in logs]
-    assert (LogLevel.info, f"embedded broker: connected: {name}-session-1: STOMP 1.2") in lines
-    assert (
-        LogLevel.info,
-        f"embedded broker: vanished: {name}-session-1: client left without DISCONNECT",
-    ) in lines
-    (error,) = (text for level, text in lines if level is LogLevel.warn)
-    assert error.startswith(f"embedded broker: error: {name}-session-2: ")
-    assert not [text for _, text in lines if "sesame" in text or "alice" in text]
+    good, bad = harness.client(connect=secret), harness.client(connect=secret)
+    bad.sends(b"NONSENSE\n\nsesame\0")
+    good.disconnects()
+    name = f"{harness.service.broker.name.decode()}-session"
+    assert f"info: embedded broker: connected: {name}-1: STOMP 1.2" in log
+    assert f"info: embedded broker: vanished: {name}-1: client left without DISCONNECT" in log
+    (error,) = (line for line in log if line.startswith("warn: "))
+    assert error.startswith(f"warn: embedded broker: error: {name}-2: ")
+    assert not [line for line in log if "sesame" in line or "alice" in line]
 
 
 # The service around them
-
-
-def stop(harness: BrokerHarness) -> list[Any]:
-    """Begin to stop; the list holds what `stopService` fired with, once it did."""
-    results: list[Any] = []
-    _ended = maybeDeferred(harness.service.stopService).addBoth(results.append)
-    return results
 
 
 def test_a_client_that_lingers_is_a_connection_and_no_client() -> None:
@@ -76,10 +67,10 @@ def test_a_client_that_lingers_is_a_connection_and_no_client() -> None:
     leaving.sends(b"DISCONNECT\n\n\0")
     assert (len(harness.service.clients), harness.service.runtime.sockets) == (1, 2)
     staying.disconnects()
-    stopped = stop(harness)
-    assert stopped == []
+    stopped: Any = harness.service.stopService()
+    assert not stopped.called
     leaving.disconnects()
-    assert stopped == [None]
+    result(stopped)
 
 
 def test_no_two_brokers_give_the_same_ids() -> None:
@@ -96,14 +87,13 @@ def test_stopping_tells_every_client() -> None:
     """And waits until they have gone."""
     harness = BrokerHarness()
     clients = [harness.caller(data=CONNECT) for _ in range(3)]
-    stopped: list[object] = []
-    _ = harness.service.stopService().addCallback(stopped.append)
+    stopped: Any = harness.service.stopService()
     for client in clients:
         assert b"ERROR\nmessage:the broker is stopping\n" in client.written()
         assert client.ends == ["half"]
-        assert stopped == []
+        assert not stopped.called
         client.disconnects()
-    assert stopped == [None]
+    result(stopped)
     assert harness.reactor.getDelayedCalls() == []
 
 
@@ -118,3 +108,50 @@ def test_a_bad_endpoint() -> None:
     """Recorded before anything starts."""
     with pytest.raises(BadEndpoint, match="nonsense:1"):
         BrokerService(reactor, listen=["nonsense:1"])
+
+
+# Its endpoint: pairs of sockets, their ends, and the descriptors that they cost
+
+
+FULL = OSError(24, "Too many open files")
+
+
+def attempt(memory: Any, inside: Accepting) -> Deferred[Any]:
+    """A connection to `inside`, of which all is done that this reactor can do at once."""
+    coming = MemoryEndpoint(memory, inside).connect(Accepting())
+    memory.advance(0)
+    return coming
+
+
+def test_no_sockets_left() -> None:
+    """The attempt fails, as one over the network would."""
+    with patch.object(socket, "socketpair", side_effect=FULL):
+        coming = attempt(MemoryReactorClock(), Accepting())
+    with pytest.raises(OSError, match="Too many open files"):
+        result(coming)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_our_own_ends_are_closed(full: bool) -> None:
+    """Once the reactor has its own, so that a connection costs two descriptors, not four; or cannot take them."""
+    offered: list[int] = []
+
+    class Adopting(MemoryReactorClock):
+        def adoptStreamConnection(self, fileDescriptor: int, addressFamily: int, factory: Any) -> None:  # noqa: N802, N803
+            offered.append(fileDescriptor)
+            assert addressFamily == socket.AF_UNIX
+            if full:
+                raise FULL
+            factory.buildProtocol(None)
+
+    inside = Accepting()
+    coming = attempt(Adopting(), inside)
+    if full:
+        with pytest.raises(OSError, match="Too many open files"):
+            result(coming)
+    else:
+        assert result(coming) not in inside.accepted.pending
+        assert (len(offered), len(inside.accepted.pending)) == (2, 1)
+    for descriptor in offered:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)

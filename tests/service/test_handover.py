@@ -1,11 +1,9 @@
 """Sockets handed over from one relay to the next: both are services of this process, on real sockets."""
 
 import contextlib
-import json
 import os
 import socket
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,17 @@ from stomprelay.service import handover as module
 from stomprelay.service.handover import Handover, TakenOver
 from stomprelay.service.network.endpoints import BadEndpoint, CannotStart, ListeningService, listening_service
 from stomprelay.service.network.passing import Passage, PassedMessage, spell
-from tests.service.sockets import ANY_PORT, Accepting, connect, port_of, reactor, stopped, turns, until
+from tests.service.sockets import (
+    ANY_PORT,
+    Accepting,
+    connect,
+    port_of,
+    reactor,
+    running,
+    stopped,
+    turns,
+    until,
+)
 
 
 class Stoppable:
@@ -159,7 +167,9 @@ async def test_a_relay_that_is_gone_in_the_middle(path: Path, monkeypatch: pytes
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_new_relay_that_takes_too_long(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_relay_that_takes_too_long(
+    path: Path, monkeypatch: pytest.MonkeyPatch, log: list[str]
+) -> None:
     """The old one has given up on it, and goes on; the new one ends."""
     monkeypatch.setattr(module, "WITHIN", 0.05)
     ended: list[int] = []
@@ -167,14 +177,11 @@ async def test_a_new_relay_that_takes_too_long(path: Path, monkeypatch: pytest.M
     first, second = Relay(path, public=ANY_PORT), Relay(path, public=ANY_PORT)
     first.start()
     place = f"tcp:127.0.0.1:{port_of(first.listening['public'])}"
-    with capturedLogs() as logs:
-        await second.take()
-        await until(lambda: any("it was not ready" in text for text in words(logs)))
-        second.start()
-        await until(lambda: ended)
-    assert words(logs)[-1] == (
-        "handover: the relay that runs goes on, this one ends: it was not ready in 0.05 s"
-    )
+    await second.take()
+    await until(lambda: any("it was not ready" in line for line in log))
+    second.start()
+    await until(lambda: ended)
+    assert log[-1].endswith("the relay that runs goes on, this one ends: it was not ready in 0.05 s")
     await stopped(second.service)
     assert await first.reached("public", place)
     assert first.reactor.stops == 0
@@ -280,62 +287,34 @@ class Credentials:
         return 1, self._user, 0
 
 
-@pytest.fixture
-def answering(path: Path) -> Iterator[Callable[[bytes], None]]:
-    """Something else that listens at the path: it answers with these bytes, and closes unless there are none."""
-    threads: list[threading.Thread] = []
-    over = threading.Event()
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(str(path))
-    server.listen()
-
-    def serve(answer: bytes) -> None:
-        own, _ = server.accept()
-        with own:
-            own.recv(1000)
-            if answer:
-                own.sendall(answer)
-            else:
-                over.wait(20)
-
-    def begin(answer: bytes) -> None:
-        threads.append(threading.Thread(target=serve, args=(answer,)))
-        threads[0].start()
-
-    yield begin
-    over.set()
-    for each in threads:
-        each.join()
-    server.close()
-
-
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
         (b"", "no answer"),
         (b"HTTP/1.0 400 Bad Request\r\n\r\n", "what came is no message"),
         (b"unfinished", "it is gone"),
-        (json.dumps({"sockets": [], "said": {"places": 5}}).encode() + b"\n", "what came is no message"),
-        (json.dumps({"sockets": [], "said": {"refused": "no"}}).encode() + b"\n", "no"),
-        (
-            json.dumps({"sockets": ["0"], "said": {"places": {}}}).encode() + b"\n",
-            "1 sockets are named, 0 came",
-        ),
+        (b'{"sockets": [], "said": {"places": 5}}\n', "what came is no message"),
+        (b'{"sockets": [], "said": {"refused": "no"}}\n', "no"),
+        (b'{"sockets": ["0"], "said": {"places": {}}}\n', "1 sockets are named, 0 came"),
     ],
 )
-def test_what_is_no_relay(
-    path: Path,
-    answering: Callable[[bytes], None],
-    monkeypatch: pytest.MonkeyPatch,
-    answer: bytes,
-    reason: str,
+@pytest_twisted.ensureDeferred
+async def test_what_is_no_relay(
+    path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, reason: str
 ) -> None:
-    """The new one does not start, and says what it met there."""
+    """Something else listens there, and says this: the new one does not start, and says what it met."""
     monkeypatch.setattr(module, "ANSWER", 0.2)
-    answering(answer)
-    relay = Relay(path, public=ANY_PORT)
-    with pytest.raises(BadEndpoint) as caught:
-        relay.handover.take_over()
+    other = Accepting()
+    async with running(listening_service(reactor, "other", f"unix:{quoted(str(path))}", other)):
+        taking = deferToThread(Relay(path, public=ANY_PORT).handover.take_over)
+        peer = await other.accepted.get()
+        await peer.receive_until(b"\n")
+        if answer:
+            peer.transport.write(answer)
+            peer.transport.loseConnection()
+        with pytest.raises(BadEndpoint) as caught:
+            await taking
+        await peer.gone()
     assert str(caught.value) == f"handover: {path}: the relay that runs does not hand over: {reason}"
 
 

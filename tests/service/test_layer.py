@@ -36,15 +36,9 @@ class Heard(Protocol):
 
     def __init__(self) -> None:
         self.told: list[Any] = []
-        self.greeting = b""
 
     def handshakeCompleted(self) -> None:
         self.told.append("established")
-
-    def connectionMade(self) -> None:
-        assert self.transport is not None
-        if self.greeting:
-            self.transport.write(self.greeting)
 
     def dataReceived(self, data: bytes) -> None:
         self.told.append(data)
@@ -111,14 +105,9 @@ class Secured:
     """A protocol with TLS on a transport in memory, and the client of it."""
 
     def __init__(
-        self,
-        server: Any,
-        greeting: bytes = b"",
-        newest: int = SSL.TLS1_3_VERSION,
-        factory: type[TLSMemoryBIOFactory] = LayerFactory,
+        self, server: Any, newest: int = SSL.TLS1_3_VERSION, factory: type[TLSMemoryBIOFactory] = LayerFactory
     ) -> None:
         self.heard = Heard()
-        self.heard.greeting = greeting
         self.clock = Clock()
         self.layer = above(server, self.heard, self.clock, factory)
         self.transport = FakeTransport(self.layer)
@@ -299,9 +288,7 @@ class AsTwisteds:
 
 
 def test_twisted_is_as_we_know_it(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The private method that is replaced, and the calls of OpenSSL that are relied on. Where this fails, `layer` needs
-    another look.
-    """
+    """The method that is replaced, the calls of OpenSSL: where this fails, `layer` needs another look."""
     calls: list[str] = []
 
     def noted(name: str) -> None:

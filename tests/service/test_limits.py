@@ -3,7 +3,6 @@
 import json
 
 from twisted.internet.address import IPv4Address
-from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import load
 from stomprelay.relay import inputs
@@ -52,18 +51,12 @@ def test_clients_that_come_too_often() -> None:
     """Of a listener, or from one address, they get an ERROR that names the limit; a second later there is room."""
     rates = RateLimits(Rates(connects=4), Rates(connects=2))
     harness = RelayHarness(listener(rates=rates))
-    assert [refusal(harness.client(address=HERE)) for _ in range(3)] == [
-        "",
-        "",
-        "the limit for one address is 2 a second",
-    ]
+    of_address = "the limit for one address is 2 a second"
+    assert [refusal(harness.client(address=HERE)) for _ in range(3)] == ["", "", of_address]
     assert [refusal(harness.client(address=THERE)) for _ in range(2)] == ["", ""]
     assert refusal(harness.client()) == "the limit of this listener is 4 a second"
     harness.reactor.advance(0.5)
-    assert [refusal(harness.client(address=HERE)) for _ in range(2)] == [
-        "",
-        "the limit for one address is 2 a second",
-    ]
+    assert [refusal(harness.client(address=HERE)) for _ in range(2)] == ["", of_address]
     assert harness.service.state.sessions.listeners["public"].counters["clients_refused"] == 3
     assert limited(harness) == {("address", "connects", "refused"): 2, ("listener", "connects", "refused"): 1}
 
@@ -101,30 +94,28 @@ def test_the_clients_of_a_user() -> None:
     assert sessions._counts == {}
 
 
-def test_a_client_that_sends_too_fast() -> None:
+def test_a_client_that_sends_too_fast(log: list[str]) -> None:
     """It is not read from until there are tokens, nobody else waits for it, and the log says it once."""
     harness = RelayHarness(listener(rates=RateLimits(address=Rates(frames=10, burst=0.5))))
-    with capturedLogs() as logs:
-        client, broker = harness.session(address=HERE)
-        other, its = harness.session(address=THERE)
-        client.sends(SEND * 7)
-        turns(harness)
-        assert broker.written() == SEND * 5
-        client.sends(SEND)
-        assert client.producerState == "paused"
-        waiting = [each.info().limited for each in harness.service.state.sessions]
-        assert waiting == ["frames (address)", None]
-        other.sends(SEND * 2)
-        turns(harness)
-        assert its.written() == SEND * 2
-        for _ in range(5):
-            turns(harness, 0.1)
-        assert broker.written() == SEND * 3
-        assert client.producerState == "producing"
-        assert [each.info().limited for each in harness.service.state.sessions] == [None, None]
-    told = [formatEvent(each) for each in logs if each.get("event") == "limited"]
-    assert len(told) == 1
-    assert told[0].endswith("client is read from no faster: frames, the limit for one address is 10 a second")
+    client, broker = harness.session(address=HERE)
+    other, its = harness.session(address=THERE)
+    client.sends(SEND * 7)
+    turns(harness)
+    assert broker.written() == SEND * 5
+    client.sends(SEND)
+    assert client.producerState == "paused"
+    waiting = [each.info().limited for each in harness.service.state.sessions]
+    assert waiting == ["frames (address)", None]
+    other.sends(SEND * 2)
+    turns(harness)
+    assert its.written() == SEND * 2
+    for _ in range(5):
+        turns(harness, 0.1)
+    assert broker.written() == SEND * 3
+    assert client.producerState == "producing"
+    assert [each.info().limited for each in harness.service.state.sessions] == [None, None]
+    [told] = [line for line in log if " limited: " in line]
+    assert told.endswith("client is read from no faster: frames, the limit for one address is 10 a second")
     found = limited(harness)
     assert found["address", "frames", "paused"] == 2
     assert 0.1 < found["address", "frames"] < 0.5

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 from twisted.logger import Logger, LogLevel, capturedLogs, formatEventAsClassicLogText
 from twisted.python import log as older
 from twisted.python.failure import Failure
@@ -22,55 +21,15 @@ from stomprelay.session.effects import Event, Note
 from tests.service.harness import (
     CONNECTED,
     SEND,
-    FakeTransport,
     RelayHarness,
     failover,
     listener,
     movable,
 )
+from tests.service.scripted import ScriptedBrokers
 
 LOGIN = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:%b\npasscode:hush\n\n\0"
 SESSIONS = 200
-
-
-class Crowd:
-    """Two hundred sessions on the first of some brokers. `away` are the numbers of those that cannot be reached."""
-
-    def __init__(self, *brokers: int, **options: object) -> None:
-        self.relay = RelayHarness(listener(upstream=movable(failover(*brokers, **options))))
-        self.away: set[int] = set()
-        self.served: dict[FakeTransport, int] = {}
-        self.clients = [self.relay.client() for _ in range(SESSIONS)]
-        for client in self.clients:
-            client.sends(LOGIN % b"guest")
-        self.answer()
-        assert len(self.served) == SESSIONS
-
-    def answer(self) -> None:
-        """Brokers that are there accept whoever comes, the others refuse."""
-        while self.relay.reactor.tcpClients:
-            host = self.relay.reactor.tcpClients[-1][0]
-            number = int(host.rpartition(".")[2])
-            if number in self.away:
-                self.relay.refuse(ConnectionRefusedError())
-            else:
-                broker = self.relay.broker()
-                self.served[broker] = number
-                broker.sends(CONNECTED)
-
-    def fail(self, number: int) -> None:
-        """A broker goes with all its connections."""
-        self.away.add(number)
-        for broker in [each for each, where in self.served.items() if where == number]:
-            del self.served[broker]
-            broker.disconnects(ConnectionLost())
-        self.answer()
-
-    def pass_time(self, seconds: float) -> None:
-        """Time passes in small steps."""
-        for _ in range(int(seconds * 10)):
-            self.relay.reactor.advance(0.1)
-            self.answer()
 
 
 def of_sessions(log: list[str]) -> Counter[str]:
@@ -83,17 +42,19 @@ def of_sessions(log: list[str]) -> Counter[str]:
 @pytest.mark.parametrize("warn_after", [10, 10**9], ids=["as it is", "never"])
 def test_an_outage_of_the_only_broker(log: list[str], warn_after: int) -> None:
     """Ten seconds, two hundred sessions, thousands of attempts: one line when it begins and one when it ends."""
-    crowd = Crowd(1, initial_delay=0.01, warn_after=warn_after)
+    main = movable(failover(1, initial_delay=0.01, warn_after=warn_after))
+    brokers = ScriptedBrokers(RelayHarness(listener(upstream=main)))
+    for _ in range(SESSIONS):
+        brokers.harness.client().sends(LOGIN % b"guest")
+    brokers.answer()
     assert of_sessions(log) == {"connected": SESSIONS}
     log.clear()
-    crowd.fail(1)
-    crowd.pass_time(10)
-    attempts = sum(
-        each.counters["brokers_refused"] for each in crowd.relay.service.state.sessions.listeners.values()
-    )
-    crowd.away.clear()
-    crowd.pass_time(35)
-    assert len(crowd.served) == SESSIONS
+    brokers.fail(1)
+    brokers.pass_time(10, 0.1)
+    attempts = brokers.harness.service.state.sessions.listeners["public"].counters["brokers_refused"]
+    brokers.up.add(1)
+    brokers.pass_time(35, 0.1)
+    assert len(brokers.served) == SESSIONS
     assert of_sessions(log) in ({}, {} if warn_after > 10 else {"refused": 1})  # of many, the first
     told = [line for line in log if "in 10 attempts" not in line and "again and again" not in line]
     assert re.fullmatch(
@@ -110,40 +71,38 @@ def test_an_outage_of_the_only_broker(log: list[str], warn_after: int) -> None:
     assert len(log) - len(told) <= (0 if warn_after > 10 else 6)  # one in ten seconds, and how many more
 
 
-def test_what_became_of_sessions_is_told_apart(log: list[str]) -> None:
+def test_what_became_of_sessions_is_told_apart(pair: RelayHarness, log: list[str]) -> None:
     """Those that went on elsewhere, those that waited, and attempts; a second outage begins its own account."""
-    crowd = Crowd(1, 2)
-    one, _two = (entry.broker for entry in crowd.relay.service.state.brokers)
-    outages, upstream_name = crowd.relay.service.state.outages, "main"
-    log.clear()
-    for back in (one, one):
-        facts = {"upstream": upstream_name, "broker": str(one)}
+    one, two = (entry.broker for entry in pair.service.state.brokers)
+    outages, facts = pair.service.state.outages, {"upstream": "main", "broker": str(one)}
+    for _ in range(2):
+        log.clear()
         for _ in range(3):
             outages.noted(Note(Event.LOST, "", facts | {"reason": "it went"}, detail=True))
         for _ in range(4):
             outages.noted(Note(Event.REFUSED, "", facts | {"reason": "nobody there"}, detail=True))
-        one.health.failed(Checks(), crowd.relay.reactor.seconds(), lambda: 0.5)
-        crowd.relay.reactor.advance(1)
-        elsewhere = {"upstream": upstream_name, "broker": "tcp://192.0.2.2:61613", "lost": str(one)}
+        one.health.failed(Checks(), pair.reactor.seconds(), lambda: 0.5)
+        pair.reactor.advance(1)
         for _ in range(2):
-            outages.noted(Note(Event.RECOVERED, "", elsewhere, detail=True))
-        crowd.relay.reactor.advance(1)
-        back.health.answered()
+            outages.noted(
+                Note(Event.RECOVERED, "", facts | {"broker": str(two), "lost": str(one)}, detail=True)
+            )
+        pair.reactor.advance(1)
+        one.health.answered()
         outages.noted(Note(Event.RECOVERED, "", facts | {"lost": str(one)}, detail=True))
-        crowd.relay.reactor.advance(1)
+        pair.reactor.advance(1)
         down, up = log
         assert down.endswith("is down: nobody there (3 sessions lost it so far)")
         assert up.endswith(
             "is back after 2.0 s: 3 sessions lost it, 2 went on elsewhere, 1 waited for it, 4 attempts failed"
         )
-        log.clear()
 
 
-def test_outages_are_remembered() -> None:
+def test_outages_are_remembered(pair: RelayHarness) -> None:
     """Those that go on, as they are, and the last ones: for the page for people. A long reason is cut."""
-    crowd = Crowd(1, 2)
-    one, _two = (entry.broker for entry in crowd.relay.service.state.brokers)
-    state, facts = crowd.relay.service.state, {"upstream": "main", "broker": str(one)}
+    state = pair.service.state
+    one, _two = (entry.broker for entry in state.brokers)
+    facts = {"upstream": "main", "broker": str(one)}
     for number in range(LAST + 2):
         lost = Note(Event.LOST, "", facts | {"reason": f"{number}\n" + "x" * 1000}, detail=True)
         state.outages.noted(lost)
@@ -151,7 +110,7 @@ def test_outages_are_remembered() -> None:
         assert (outage.upstream, outage.broker, outage.ended, outage.lost) == ("main", str(one), None, 1)
         assert outage.reason == f"{number}\\n" + "x" * (LONGEST - len(str(number)) - 2) + "..."
         assert state.outages.reason("main", str(one)) == outage.reason
-        crowd.relay.reactor.pump([1.0] * 15)
+        pair.reactor.pump([1.0] * 15)
     over = state.outages.shown()
     assert [each.reason.partition("\\")[0] for each in over] == [str(each) for each in range(2, LAST + 2)]
     assert all(each.ended is not None and each.ended >= each.began for each in over)

@@ -27,9 +27,9 @@ def kept(harness: RelayHarness) -> int:
     return snapshot(harness.service.state, whole=False).memory.kept
 
 
-def comes_on(harness: RelayHarness, client: FakeTransport, data: bytes, piece: int = 25_000) -> int:
+def comes_on(harness: RelayHarness, client: FakeTransport, data: bytes) -> int:
     """The client sends this, as long as it is read from. Return how much of it was read."""
-    read = 0
+    read, piece = 0, 25_000
     while client.reading and read < len(data):
         client.sends(data[read : read + piece])
         read += piece
@@ -45,9 +45,7 @@ def confirm_ends(sessions: list[tuple[FakeTransport, FakeTransport]]) -> None:
 
 
 def test_memory_is_short(log: Lines) -> None:
-    """From three quarters on nobody is read from of whom more than a share is kept, one who keeps little is; those that
-    wait get turns, and all frames arrive. That it is short no more is said as often as that it is.
-    """
+    """From three quarters on only who keeps little is read; who waits gets turns, and all frames arrive."""
     harness = relay()
     sessions = [harness.session() for _ in range(5)]
     reads = [comes_on(harness, client, FRAME[:-50_000]) for client, _ in sessions[:4]]

@@ -124,12 +124,10 @@ def full(directory: Path) -> Snapshot:
     harness.session()
     taken = snapshot(harness.service.state, whole=False)
     counts = tuple(range(len(BOUNDS) + 1))
+    times = (TimeRow(name, "main", counts, 7.5) for name, time in TIMES.items() if time.by)
     return taken._replace(
         workers=(WorkerRow(1, None, SERVES, 1, 0),),
-        times=(
-            *taken.times,
-            *(TimeRow(name, "main", counts, 7.5) for name, time in TIMES.items() if time.by),
-        ),
+        times=(*taken.times, *times),
         destinations=(DestinationRow("/queue/a", DestinationTally(1, 2, 3, 4)),),
         certificates={"admin_tls": 2e9},
     )
@@ -171,9 +169,7 @@ def test_so_many_destinations_and_no_more() -> None:
 
 
 def test_a_name_spoils_nothing() -> None:
-    """Quotes and what looks like a sample are part of the name, what could control a terminal or turn text around is
-    escaped; what is spelled alike is one series.
-    """
+    """Quotes and what looks like a sample are part of it, controls are escaped, what is spelled alike is one."""
     odd = '/queue/"} 1\nstomprelay_ready 0\r \x1b[2J\x9b\u2028\u202e\x00'
     shown = '/queue/"} 1\\nstomprelay_ready 0\\r \\x1b[2J\\x9b\\u2028\\u202e\\x00'
     names = (odd, "\\xff", "\\xff", "", None)

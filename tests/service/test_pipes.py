@@ -4,7 +4,6 @@ import gc
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.internet import epollreactor, tcp, unix
+from twisted.internet import epollreactor, unix
 from twisted.internet.defer import succeed
-from twisted.internet.main import CONNECTION_DONE
-from twisted.internet.protocol import Protocol, connectionDone
-from twisted.python.failure import Failure
+from twisted.internet.protocol import Protocol
 from twisted.python.log import addObserver, removeObserver
 
 from stomprelay.relay.counting import DestinationCounter
@@ -39,6 +36,7 @@ from stomprelay.wire.run import Passing, Rule, Run
 from tests.sanitizer import run_sanitized
 from tests.service.harness import SEND, FakeTransport, JournalHarness, RelayHarness, broker, listener
 from tests.service.scripted import ScriptedRelay
+from tests.service.sockets import socket_pair, turning
 
 pytestmark = pytest.mark.skipif(PIPE is None, reason="pipes are not compiled here")
 
@@ -47,16 +45,6 @@ NESTED = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (10 * len(SE
 """What its body holds looks like frames that pass."""
 RULES = (Rule(b"SEND", unless=(b"receipt",)),)
 PATIENCE = 5.0
-
-
-def pair(kind: socket.AddressFamily = socket.AF_INET) -> tuple[socket.socket, socket.socket]:
-    """Two ends of a connection of the loopback interface, or of a pair of local sockets."""
-    if kind is socket.AF_UNIX:
-        return socket.socketpair()
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        ours = socket.create_connection(door.getsockname())
-        theirs, _ = door.accept()
-    return ours, theirs
 
 
 class Scene:
@@ -101,13 +89,12 @@ class Scene:
 
     def accept(self, protocol: LegProtocol) -> socket.socket:
         """Give a leg a connection, and return its other end."""
-        ours, theirs = pair(self._kind)
+        theirs, ours = socket.socketpair() if self._kind is socket.AF_UNIX else socket_pair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
         theirs.settimeout(PATIENCE)
         if self._kind is socket.AF_UNIX:
             transport: Any = unix.Server(ours, protocol, None, None, 0, self.reactor)
         else:
-            ours.setblocking(False)
             transport = Socket(ours, protocol, ("127.0.0.1", 4711), self.reactor)
         protocol.makeConnection(transport)
         transport.startReading()
@@ -197,21 +184,10 @@ class Scene:
         self.broker.close()
 
 
-@contextmanager
-def running(reactor: Any) -> Iterator[Any]:
-    """A reactor that turns when it is told to; closed at the end."""
-    yield reactor
-    for each in reactor.removeAll():
-        each.connectionLost(Failure(CONNECTION_DONE))
-    for waker in list(reactor._internalReaders):
-        waker.connectionLost(Failure(CONNECTION_DONE))
-    reactor._poller.close()
-
-
 @pytest.fixture(params=[epollreactor.EPollReactor, RelayReactor], ids=["stock", "ours"])
 def reactor(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A reactor of each kind, which is not the one that runs."""
-    with running(request.param()) as reactor:
+    with turning(request.param) as reactor:
         yield reactor
 
 
@@ -262,17 +238,6 @@ def test_the_relay_sees_nothing_out_of_order(scene: Scene) -> None:
     scene.sends(SEND)
     scene.sends(ODD)
     assert scene.said() == [scene.passed(1, len(SEND)), scene.heard(ODD)]
-
-
-def test_the_relay_has_the_last_word(scene: Scene) -> None:
-    """What it does not take goes the usual way, with all that follows."""
-    answers = iter([True, False])
-    scene.takes = lambda run: next(answers)
-    scene.lets_pass()
-    scene.sends(SEND)
-    scene.sends(SEND + SEND)
-    assert scene.received() == SEND
-    assert scene.said() == [scene.passed(1, len(SEND)), scene.heard(SEND + SEND)]
 
 
 def test_leave_is_given_and_taken_back(scene: Scene) -> None:
@@ -349,7 +314,7 @@ class CarryingRelay(ScriptedRelay):
 )
 def test_however_it_comes(frames: list[bytes], cuts: list[int], answers: list[bool]) -> None:
     """Cut anywhere, taken or not: the same frames reach the broker in their order, and each is counted once."""
-    with running(RelayReactor()) as reactor:
+    with turning(RelayReactor) as reactor:
         takes = cycle(answers or [True])
         upstream = Leg(Side.UPSTREAM, Limits())
         relay = CarryingRelay(upstream, lambda run: next(takes))
@@ -570,7 +535,7 @@ def test_what_is_due_comes_between_what_is_read() -> None:
     reactor: Any = RelayReactor()
     turn, turns = reactor.runUntilCurrent, count()
     reactor.runUntilCurrent = lambda: (next(turns), turn())
-    ours, theirs = pair()
+    theirs, ours = socket_pair()
     with ours, theirs:
         told: list[str] = []
 
@@ -595,38 +560,6 @@ def test_what_is_due_comes_between_what_is_read() -> None:
         assert told[3:5] == ["from a thread", "soon"]
         assert told[-1] == "read"
         assert next(turns) < 30 < told.count("read")
-
-
-def test_what_our_reactor_knows_of_twisteds() -> None:
-    """Where descriptors are kept, how they are polled, read from, and ended."""
-    reactor: Any = epollreactor.EPollReactor()
-    ours, theirs = pair()
-    with ours, theirs:
-        told: list[Any] = []
-
-        class Half(Protocol):
-            def dataReceived(self, data: bytes) -> None:
-                told.append(data)
-
-            def connectionLost(self, reason: Failure = connectionDone) -> None:
-                told.append(reason.type)
-
-        protocol = Half()
-        connection: Any = tcp.Server(ours, protocol, ("127.0.0.1", 1), None, 0, reactor)  # type: ignore[arg-type]
-        connection.startReading()
-        descriptor = connection.fileno()
-        assert reactor._selectables[descriptor] is connection
-        theirs.sendall(b"hello")
-        assert reactor._poller.poll(1, len(reactor._selectables)) == [(descriptor, reactor._POLL_IN)]
-        reactor._doReadOrWrite(connection, descriptor, reactor._POLL_IN)
-        reactor._disconnectSelectable(connection, CONNECTION_DONE, True)
-        assert told == [b"hello", type(CONNECTION_DONE)]
-        assert descriptor not in reactor._selectables
-    reactor.callLater(5, print)
-    assert 0 < reactor.timeout() <= 5
-    for waker in list(reactor._internalReaders):
-        waker.connectionLost(Failure(CONNECTION_DONE))
-    reactor._poller.close()
 
 
 # The service

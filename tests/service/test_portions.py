@@ -41,9 +41,9 @@ def test_a_block_is_as_others_make_it(kind: type[Portions], size: int) -> None:
     )
 
 
-def iter_taken(portions: Portions, *, whole: bool = False) -> Iterator[EncodedBlocks]:
+def iter_taken(portions: Portions) -> Iterator[EncodedBlocks]:
     """Each portion, done with before the next."""
-    while (batch := portions.take(whole)) is not None:
+    while (batch := portions.take()) is not None:
         yield batch
         portions.done()
 

@@ -1,14 +1,16 @@
-"""One leg's connection: what its driver is told, and how it ends."""
+"""One leg's connection: what its driver is told, when it is read from, how it ends, and each effect on it."""
 
 import gc
 import weakref
 
 import pytest
 from twisted.internet import error
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
 from stomprelay.service.connection.failures import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.session.effects import How
+from stomprelay.service.connection.runtime import spell_address
+from stomprelay.session.effects import Close, How, Pause, Resume, Send
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.frame import Limits
 from tests.service.harness import FakeTransport
@@ -59,9 +61,7 @@ def test_a_client_that_was_held_when_it_closed_its_direction(harness: DriverHarn
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_broker_that_closes_its_direction(monkeypatch: pytest.MonkeyPatch, ended: bool) -> None:
-    """It is lost: it will answer nothing. What is queued for it is written before the connection ends, and the peer,
-    which has closed already, is not waited for, though its core ends the leg as any other.
-    """
+    """It is lost, as it will answer nothing; what is queued is written first, and nobody waits for its end."""
     harness = DriverHarness()
     protocol = LegProtocol(harness.driver, Leg(Side.UPSTREAM, Limits()))
     transport = FakeTransport(protocol)
@@ -132,3 +132,75 @@ def test_a_lost_connection_is_freed_at_once() -> None:
         assert not driver.alive
     finally:
         gc.enable()
+
+
+# Reasons not to read
+
+
+STOPS, GOES_ON = ("read", Side.DOWNSTREAM, False), ("read", Side.DOWNSTREAM, True)
+
+
+def test_what_stops_the_reading(harness: DriverHarness) -> None:
+    """Pressure at once; a wish when something comes: until then the transport reads, and so sees the peer go."""
+    for reason in (PRESSURE, ASKED):
+        harness.protocol.hold(reason)
+        assert harness.transport.reading == (reason == ASKED)
+        assert harness.said() == [STOPS]
+        harness.transport.sends(b"x" if reason == ASKED else b"")
+        assert not harness.transport.reading
+        harness.said()
+        harness.protocol.release(reason)
+        assert harness.transport.reading
+        assert harness.said() == [GOES_ON]
+
+
+@pytest.mark.parametrize("last", [ASKED, PRESSURE])
+def test_reading_goes_on_when_the_last_reason_is_gone(harness: DriverHarness, last: int) -> None:
+    """Whichever that is; and it is told once."""
+    harness.protocol.hold(ASKED)
+    harness.protocol.hold(PRESSURE)
+    assert harness.protocol.reasons == ASKED | PRESSURE
+    harness.protocol.release(ASKED if last == PRESSURE else PRESSURE)
+    assert not harness.transport.reading
+    assert harness.said() == [STOPS]
+    harness.protocol.release(last)
+    assert harness.transport.reading
+    assert harness.said() == [GOES_ON]
+
+
+# Effects
+
+
+def test_effects_on_a_leg_that_is_gone(harness: DriverHarness) -> None:
+    """Nothing is left to do, and nothing is raised."""
+    gone = Leg(Side.UPSTREAM, Limits())
+    harness.driver.perform([Send(gone, b"x"), Pause(gone), Resume(gone), Close(gone, How.FLUSH)])
+    assert harness.transport.written() == b""
+    assert harness.transport.ends == []
+
+
+def test_a_stage_is_idle_without_connections(harness: DriverHarness) -> None:
+    """Lingering ones count; who waits is told when the last is gone, and at once when none is there."""
+    waited: list[object] = []
+    first = harness.runtime.idle().addCallback(waited.append)
+    assert harness.runtime.idle() is first
+    harness.driver.perform([Close(harness.leg, How.LINGER)])
+    assert waited == []
+    harness.transport.disconnects()
+    assert waited == [None]
+    _ = harness.runtime.idle().addCallback(waited.append)
+    assert waited == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (IPv4Address("TCP", "192.0.2.1", 1234), "192.0.2.1:1234"),
+        (IPv6Address("TCP", "2001:db8::1", 1234), "[2001:db8::1]:1234"),
+        (UNIXAddress(None), "a local socket"),
+        (None, "a local socket"),
+    ],
+)
+def test_an_address_in_words(address: object, text: str) -> None:
+    """As one would write it."""
+    assert spell_address(address) == text

@@ -9,7 +9,6 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.config.address import broker
-from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.network.endpoints import client_endpoint
 from stomprelay.service.network.proxy_protocol import LOCAL, ProxyHeaderEndpoint, header
@@ -38,9 +37,7 @@ LISTENER = IPv4Address("TCP", "192.0.2.9", 61613)
     ],
 )
 def test_the_octets(source: Any, destination: Any, octets: str) -> None:
-    """Version 2 and PROXY, TCP over IPv4 or IPv6, addresses and ports in the network's order; the zone of an address
-    means something to the relay's host alone.
-    """
+    """Version 2, PROXY, TCP over IPv4 or IPv6, addresses and ports; a zone means something to its host alone."""
     assert header(source, destination) == SIGNATURE + bytes.fromhex(octets)
 
 
@@ -103,17 +100,6 @@ def _client(harness: RelayHarness, connect: bytes = CONNECT, address: Any = CLIE
     transport.protocol.makeConnection(transport)
     transport.sends(connect)
     return transport
-
-
-def _introduced(**settings: Any) -> Listener:
-    return listener(upstream=upstream(proxy_protocol=True, **settings))
-
-
-def test_a_sessions_connection() -> None:
-    """The header is the first that the broker gets, then CONNECT."""
-    harness = RelayHarness(_introduced())
-    _client(harness)
-    assert harness.broker().written().startswith(header(CLIENT, LISTENER) + b"CONNECT\n")
 
 
 def test_behind_a_proxy_that_introduces_its_clients() -> None:

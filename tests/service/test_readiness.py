@@ -88,11 +88,14 @@ def test_each_listener_counts() -> None:
 
 
 def test_a_relay_that_stops() -> None:
-    """Says so alone, while its clients end; it lives until then."""
+    """Says so alone, while its clients end; it lives until then, but a load balancer must send no more clients."""
     harness = RelayHarness(admin=ADMIN)
     harness.session()
     _ = harness.service.stopService()
     assert reasons(harness) == ["draining: the relay stops"]
+    health = Answer(harness, "/healthz")
+    assert (health.status, health.text) == (503, "stopping\n")
+    assert json.loads(Answer(harness, "/overview").text)["stopping"] is True
     alive = Answer(harness, "/livez")
     assert (alive.status, alive.text) == (200, '{"live": true}\n')
 

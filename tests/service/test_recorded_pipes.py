@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from stomprelay.journal.block import Block, decode
-from stomprelay.journal.settings import ALL, SECRETS, BodyRule, JournalSettings, WhenFull
+from stomprelay.journal.settings import ALL, SECRETS, BodyRule, JournalSettings
 from stomprelay.journal.tail import TailRequest, TailWatch
 from stomprelay.relay.effects import Effect, Pass
-from stomprelay.service.connection.failures import JOURNAL, PRESSURE
+from stomprelay.service.connection.failures import PRESSURE
 from stomprelay.service.connection.protocol import PIPE, LegProtocol
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -23,7 +23,8 @@ from stomprelay.session.leg import Leg
 from stomprelay.wire.run import Passing
 from tests.service.harness import CONNECT, SEND, Recorded, told
 from tests.service.scripted import ScriptedRelay
-from tests.service.test_pipes import ODD, RULES, Scene, running
+from tests.service.sockets import turning
+from tests.service.test_pipes import ODD, RULES, Scene
 
 pytestmark = pytest.mark.skipif(PIPE is None, reason="pipes are not compiled here")
 
@@ -100,7 +101,7 @@ def scene(tmp_path: Path) -> Iterator[RecordedScene]:
 
 def scene_of(directory: Path, **settings: Any) -> Iterator[RecordedScene]:
     """One with these settings."""
-    with running(RelayReactor()) as reactor:
+    with turning(RelayReactor) as reactor:
         scene = RecordedScene(reactor, directory, **settings)
         yield scene
         scene.close()
@@ -134,25 +135,6 @@ def test_events_stand_behind_what_passed(scene: RecordedScene) -> None:
     scene.sends(SEND)
     scene.does(Close(scene.relay.client, How.ABORT))
     assert scene.recorded() == [("SEND", "SEND"), "recovered", "recovered", ("SEND",), "recovered", ("SEND",)]
-
-
-def test_nobody_is_read_from_while_the_journal_is_full(tmp_path: Path) -> None:
-    """What passes fills it as all else does; when it has room again, what came meanwhile passes."""
-    for scene in scene_of(tmp_path, queue=3000, when_full=WhenFull.BLOCK):
-        scene.lets_pass()
-        sent = 0
-        while not scene.journal.full and sent < 1000:
-            scene.sends(SEND)
-            sent += 1
-        assert scene.reading.reasons == JOURNAL
-        scene.sends(SEND)
-        assert scene.received() == SEND * sent
-        assert [each for each in scene.recorded() if each == ("SEND",)] == [("SEND",)] * sent
-        scene.journal._release()
-        scene.turn()
-        assert scene.received() == SEND
-        assert scene.recorded() == ["back-pressure off", ("SEND",)]
-        assert not scene.journal.dropped.blocks
 
 
 @pytest.mark.parametrize(

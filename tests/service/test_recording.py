@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from twisted.internet import error
 
-from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.settings import ALL, WhenFull
 from stomprelay.relay.client.shutdown import ECHO
 from tests.service.harness import (
@@ -32,12 +31,9 @@ def harness(tmp_path: Path) -> JournalHarness:
 
 def brief(told: list[Recorded]) -> list[tuple[str, ...]]:
     """Whose frames, and the commands of them; or which event."""
-    return [
-        (each.event,)
-        if each.event
-        else (each.context.side, *(frame.partition(b"\n")[0].decode() for frame in each.frames))
-        for each in told
-    ]
+    commands = [[frame.partition(b"\n")[0].decode() for frame in each.frames] for each in told]
+    both = zip(told, commands, strict=True)
+    return [(each.event,) if each.event else (each.context.side, *frames) for each, frames in both]
 
 
 def test_a_client_that_half_closes(harness: JournalHarness) -> None:
@@ -191,10 +187,8 @@ def test_everybody_is_held_while_the_journal_is_full(tmp_path: Path) -> None:
     silent = harness.client()
     assert silent.reading
     assert harness.journal.dropped.blocks == 0
-    found = harness.read()
-    assert [each.facts for each in found if each.event == "back-pressure on"] == [
-        {"side": "", "reason": "journal"}
-    ]
+    [held] = pressed(harness)
+    assert (held.event, held.facts) == ("back-pressure on", {"side": "", "reason": "journal"})
     harness.journal._release()
     assert all(transport.reading for transport in (client, broker, *other, *late))
     assert [each.event for each in harness.read()] == ["back-pressure off"]
@@ -210,9 +204,3 @@ def test_who_said_goodbye_hears_it_confirmed(tmp_path: Path) -> None:
     assert broker.reading
     broker.sends(b"RECEIPT\nreceipt-id:bye\n\n\0")
     assert client.written().endswith(b"RECEIPT\nreceipt-id:bye\n\n\0")
-
-
-# A leg that is not read from
-
-
-HELD, RELEASED = JournalEvent.HELD, JournalEvent.RELEASED

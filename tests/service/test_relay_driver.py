@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from stomprelay.service.connection.protocol import LegProtocol
-from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, RelayHarness
+from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, FakeTransport, RelayHarness
 
 
 def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
@@ -52,22 +52,16 @@ def test_sessions_leave_no_objects() -> None:
         client, broker = harness.session()
         client.sends(SEND)
         broker.sends(MESSAGE)
-        match number % 4:
-            case 0:
-                client.disconnects()
-                broker.disconnects()
-            case 1:
-                broker.disconnects()
-                client.disconnects()
-            case 2:
-                client.sends(b"GARBAGE\n\n\0")
-                client.disconnects()
-                broker.disconnects()
-            case 3:
-                client.sends(b"DISCONNECT\nreceipt:1\n\n\0")
-                broker.sends(b"RECEIPT\nreceipt-id:1\n\n\0")
-                client.disconnects()
-                broker.disconnects()
+        if number % 4 == 1:
+            broker.disconnects()
+        if number % 4 == 2:
+            client.sends(b"GARBAGE\n\n\0")
+        if number % 4 == 3:
+            client.sends(b"DISCONNECT\nreceipt:1\n\n\0")
+            broker.sends(b"RECEIPT\nreceipt-id:1\n\n\0")
+        client.disconnects()
+        if number % 4 != 1:
+            broker.disconnects()
 
     def ours() -> int:
         gc.collect()
@@ -99,6 +93,15 @@ def test_secrets_stay_out_of_the_log(log: list[str]) -> None:
     assert not any("hush" in line for line in log), log
 
 
+def all_ends(harness: RelayHarness, *transports: FakeTransport) -> None:
+    """The relay closes all these connections, and nothing is left of their session."""
+    for transport in transports:
+        assert transport.ends == ["half"]
+        transport.disconnects()
+    assert len(harness.service.state.sessions) == 0
+    assert harness.reactor.getDelayedCalls() == []
+
+
 def test_a_relay_that_fails(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The client has an ERROR, all connections end, and the log has the traceback, without what the error says."""
     harness = RelayHarness()
@@ -111,12 +114,7 @@ def test_a_relay_that_fails(log: list[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("stomprelay.relay.single.Single.to_broker", fails)
     client.sends(SEND)
     assert client.written().startswith(b"ERROR\nmessage:the relay failed\n")
-    assert client.ends == ["half"]
-    assert broker.ends == ["half"]
-    for transport in (client, broker):
-        transport.disconnects()
-    assert len(harness.service.state.sessions) == 0
-    assert harness.reactor.getDelayedCalls() == []
+    all_ends(harness, client, broker)
     (fault,) = [line for line in log if "ValueError" in line]
     assert "in fails" in fault
     assert secret not in "".join(log)
@@ -132,10 +130,5 @@ def test_an_effect_that_cannot_be_performed(log: list[str], monkeypatch: pytest.
 
     monkeypatch.setattr(LegProtocol, "write", fails)
     client.sends(SEND)
-    assert client.ends == ["half"]
-    assert broker.ends == ["half"]
-    for transport in (client, broker):
-        transport.disconnects()
-    assert len(harness.service.state.sessions) == 0
-    assert harness.reactor.getDelayedCalls() == []
+    all_ends(harness, client, broker)
     assert any("an effect failed: OSError" in line for line in log)

@@ -18,6 +18,8 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import Config, ConfigError
 from stomprelay.config.change import ConfigSource
+from stomprelay.relay.model.rules import AccessRules
+from stomprelay.service import relay as service_relay
 from stomprelay.service.brokers import _Asked
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import CannotStart
@@ -179,6 +181,31 @@ def test_a_move_to_a_broker_that_is_taken_out() -> None:
     assert client.ends == []
 
 
+# Rules
+
+
+def test_rules_of_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn that takes too long is the last for now; those before CONNECT have them; who is gone is no trouble."""
+    monkeypatch.setattr(service_relay, "RULING", 0.0)
+    main = upstream()
+    harness = RelayHarness(listener(upstream=main))
+    early = harness.client()
+    sessions = [harness.session() for _ in range(6)]
+    for client, _ in sessions:
+        client.sends(SUBSCRIBE)
+    reload(harness, listener(upstream=main, rules=AccessRules((), allow=False)))
+    assert sum(b"DISCONNECT" in broker.value() for _, broker in sessions) == 1
+    sessions[0][0].disconnects()
+    harness.reactor.pump([0] * 6)
+    for _, broker in sessions:
+        if b"DISCONNECT\nreceipt:" in broker.value():
+            broker.parts()
+    assert len(harness.service.state.sessions) == 1
+    early.sends(CONNECT)
+    harness.broker()
+    assert len(harness.service.state.sessions) == 1
+
+
 # The admin endpoint
 
 
@@ -204,9 +231,7 @@ def ask(
 
 
 def test_another_token() -> None:
-    """It holds at once: who is connected and waits is sent away, who was half way through a request has that one
-    answered, and no other.
-    """
+    """It holds at once: who waits is sent away, who is half way through a request has that one answered."""
     main = listener(upstream=upstream())
     place, old, new = "tcp:61680:interface=127.0.0.1", "0123456789abcdef", "fedcba9876543210"
     harness = RelayHarness(main, admin=place, admin_token=old.encode())

@@ -28,20 +28,20 @@ from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, r
 
 @asynccontextmanager
 async def shared(
-    description: str, *workers: Accepting, worker: str = ""
+    description: str, workers: dict[Accepting, int | None]
 ) -> AsyncIterator[tuple[ListeningService, list[ListeningService]]]:
-    """A parent that holds an endpoint, and workers that accept there."""
+    """A parent that holds an endpoint, and workers that accept there; each has room for so many clients, or all."""
     async with AsyncExitStack() as stack:
         parent = listening_service(reactor, "public", description, Factory())
         await stack.enter_async_context(running(parent))
-        descriptor = parent.hold()
-        accepting = [
-            listening_service(reactor, "public", worker or description, each, inherited=os.dup(descriptor))
-            for each in workers
-        ]
-        for each in accepting:
-            await stack.enter_async_context(running(each))
-        yield parent, accepting
+        doors = []
+        for accepting, most in workers.items():
+            descriptor, room = os.dup(parent.hold()), None if most is None else partial(int, most)
+            doors.append(
+                listening_service(reactor, "public", description, accepting, inherited=descriptor, room=room)
+            )
+            await stack.enter_async_context(running(doors[-1]))
+        yield parent, doors
 
 
 async def serves(accepting: Accepting, client: Peer) -> Peer:
@@ -61,7 +61,7 @@ async def test_the_path_and_the_mode_of_a_local_socket(tmp_path: Path) -> None:
     """Are the parent's: a worker neither changes nor removes them."""
     path = tmp_path / "door"
     accepting = Accepting()
-    async with shared(f"unix:{quoted(str(path))}:mode=600", accepting) as (_, [worker]):
+    async with shared(f"unix:{quoted(str(path))}:mode=600", {accepting: None}) as (_, [worker]):
         assert path.stat().st_mode & 0o777 == 0o600
         client = await connect(f"unix:{quoted(str(path))}")
         await serves(accepting, client)
@@ -78,7 +78,7 @@ async def test_tls_of_the_endpoint(tmp_path: Path) -> None:
     own = authority.issue("relay")
     accepting = Accepting()
     place = f"ssl:0:interface=127.0.0.1:privateKey={own.key}:certKey={own.certificate}"
-    async with shared(place, accepting) as (parent, _):
+    async with shared(place, {accepting: None}) as (parent, _):
         trusting = tls.for_broker(ClientTLS(ca=str(authority.file)), "localhost")
         plain = clientFromString(reactor, f"tcp:127.0.0.1:{port_of(parent)}")
         await serves(accepting, await connect(wrapClientTLS(trusting, plain, reactor)))
@@ -105,17 +105,9 @@ def test_twisted_keeps_what_we_rely_on() -> None:
 
 
 @asynccontextmanager
-async def accepting_there(*rooms: tuple[Accepting, int]) -> AsyncIterator[str]:
+async def accepting_there(*rooms: tuple[Accepting, int | None]) -> AsyncIterator[str]:
     """Workers with room for so many clients; yields where they accept."""
-    async with AsyncExitStack() as stack:
-        parent = listening_service(reactor, "public", ANY_PORT, Factory())
-        await stack.enter_async_context(running(parent))
-        for accepting, room in rooms:
-            descriptor = os.dup(parent.hold())
-            door = listening_service(
-                reactor, "public", ANY_PORT, accepting, inherited=descriptor, room=partial(int, room)
-            )
-            await stack.enter_async_context(running(door))
+    async with shared(ANY_PORT, dict(rooms)) as (parent, _):
         yield f"tcp:127.0.0.1:{port_of(parent)}"
 
 

@@ -35,9 +35,7 @@ HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 32
 async def test_a_client_that_does_not_go_on(
     tmp_path: Path, endpoint: str, secured: bool, said: bytes
 ) -> None:
-    """Before the PROXY header, in it, before the TLS handshake, in it, before CONNECT, in it: `connect_timeout` is for
-    all of it, and behind it `linger`, though the client never closes.
-    """
+    """Before or in the PROXY header, the handshake, CONNECT: `connect_timeout` is for all, then `linger`."""
     tls = serving(Authority(tmp_path, "Authority").issue("Broker", ("localhost",))) if secured else None
     door = listener(endpoint=endpoint, connect_timeout=0.1, linger=0.1, tls=tls)
     service = RelayService(Config((door,)), reactor)

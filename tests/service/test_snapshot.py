@@ -19,10 +19,9 @@ from stomprelay.service.brokers import Outage
 from tests.service.harness import SEND, JournalHarness, RelayHarness, failover, listener, movable
 
 
-def pair() -> tuple[RelayHarness, RelayHarness]:
+def two() -> list[RelayHarness]:
     """Two relays of one configuration."""
-    one, other = (RelayHarness(listener(upstream=movable(failover(1, 2)))) for _ in range(2))
-    return one, other
+    return [RelayHarness(listener(upstream=movable(failover(1, 2)))) for _ in range(2)]
 
 
 def taken(harness: RelayHarness) -> Snapshot:
@@ -30,18 +29,17 @@ def taken(harness: RelayHarness) -> Snapshot:
     return snapshot(harness.service.state, whole=True)
 
 
-def test_a_whole_snapshot_as_text() -> None:
+def test_a_whole_snapshot_as_text(pair: RelayHarness) -> None:
     """It is the same when it was read."""
-    one, _ = pair()
-    one.session()
-    found = taken(one)
+    pair.session()
+    found = taken(pair)
     assert found.brokers
     assert read(json.loads(json.dumps(found))) == found
 
 
 def test_the_worst_is_said_of_a_broker() -> None:
     """It is up where all say so who know; paused where one says so; its failures are the longest row of them."""
-    one, other = pair()
+    one, other = two()
     mine, theirs = ([each.broker.health for each in it.service.state.brokers] for it in (one, other))
     mine[0].up = True
     assert said(one, other) == [("up", True), ("unknown", None)]
@@ -79,7 +77,7 @@ def test_journals_are_one(tmp_path: Path) -> None:
 
 def test_what_is_left_of_one_that_ended() -> None:
     """Its counters; nothing that is there no more."""
-    one, other = pair()
+    one, other = two()
     one.session()
     left = ended(taken(one))
     total = summed(taken(other), [left])
@@ -91,29 +89,19 @@ def test_what_is_left_of_one_that_ended() -> None:
     assert left.times == taken(one).times
 
 
-def with_destinations(*rows: DestinationRow) -> Snapshot:
-    """A process that counted these."""
-    return Snapshot(False, 0, (), (), None, destinations=rows)
+def with_destinations(*counted: tuple[str | None, int, bool]) -> Snapshot:
+    """A process that counted so many SENDs to these, and shows them or not."""
+    rows = (DestinationRow(name, DestinationTally(sends), shown=shown) for name, sends, shown in counted)
+    return Snapshot(False, 0, (), (), None, destinations=tuple(rows))
 
 
 def test_destinations_are_added() -> None:
     """One that has lost its place in one process, or whose process ended, still counts in the sum: it never falls."""
-    shown = with_destinations(
-        DestinationRow("/queue/a", DestinationTally(1)),
-        DestinationRow("/queue/b", DestinationTally(5)),
-        DestinationRow(None, DestinationTally(7)),
-    )
-    away = with_destinations(
-        DestinationRow("/queue/a", DestinationTally(2), shown=False),
-        DestinationRow("/queue/c", DestinationTally(3), shown=False),
-        DestinationRow(None, DestinationTally(8)),
-    )
+    shown = with_destinations(("/queue/a", 1, True), ("/queue/b", 5, True), (None, 7, True))
+    away = with_destinations(("/queue/a", 2, False), ("/queue/c", 3, False), (None, 8, True))
     total = summed(shown, [away, ended(shown)])
-    assert [(row.destination, row.tally.sends) for row in total.top] == [
-        ("/queue/b", 10),
-        ("/queue/a", 4),
-        (None, 22),
-    ]
+    found = [(row.destination, row.tally.sends) for row in total.top]
+    assert found == [("/queue/b", 10), ("/queue/a", 4), (None, 22)]
     assert [row.destination for row in ended(shown).top] == [None]
     assert [row.destination for row in total.destinations if not row.shown] == ["/queue/c"]
 

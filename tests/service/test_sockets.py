@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import pytest_twisted
@@ -22,20 +23,7 @@ from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.network import sockets
 from stomprelay.service.network.endpoints import listening_service
 from stomprelay.service.network.sockets import READ, Socket, SocketConnector
-from tests.service.sockets import Accepting, port_of, reactor, running, until
-
-
-@contextmanager
-def turning(kind: type[Any]) -> Iterator[Any]:
-    """A reactor that turns when the test says so."""
-    made: Any = kind()
-    try:
-        yield made
-    finally:
-        for waker in list(made._internalReaders):
-            made.removeReader(waker)
-            waker.connectionLost(Failure(CONNECTION_DONE))
-        made._poller.close()
+from tests.service.sockets import Accepting, port_of, reactor, running, socket_pair, turning, until
 
 
 def turn(made: Any, count: int = 5) -> None:
@@ -73,11 +61,9 @@ class Pair:
     """A connection of ours, or Twisted's, on a reactor of ours or Twisted's, and the peer's plain socket."""
 
     def __init__(self, made: Any, protocol: Any, kind: type[tcp.Connection]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            self.peer = socket.create_connection(door.getsockname())
-            own, place = door.accept()
+        self.peer, own = socket_pair()
         self.peer.settimeout(5)
-        own.setblocking(False)
+        place = own.getpeername()
         self.made = made
         self.protocol = protocol
         self.connection: Any
@@ -266,7 +252,33 @@ def test_the_attributes_shown_to_python_are_twisteds_and_ours() -> None:
     pair.peer.close()
 
 
+def test_what_our_reactor_knows_of_twisteds() -> None:
+    """Where descriptors are kept, how they are polled, read from, and ended."""
+    with turning(epollreactor.EPollReactor) as made:
+        pair = Pair(made, Whole(), tcp.Server)
+        pair.connection.startReading()
+        descriptor = pair.connection.fileno()
+        assert made._selectables[descriptor] is pair.connection
+        pair.peer.sendall(b"hello")
+        assert made._poller.poll(1, len(made._selectables)) == [(descriptor, made._POLL_IN)]
+        made._doReadOrWrite(pair.connection, descriptor, made._POLL_IN)
+        made._disconnectSelectable(pair.connection, CONNECTION_DONE, True)
+        assert pair.protocol.told == [b"hello", type(CONNECTION_DONE)]
+        assert descriptor not in made._selectables
+        made.callLater(5, print)
+        assert 0 < made.timeout() <= 5
+        pair.peer.close()
+
+
 # Clients that are accepted
+
+
+def server(host: str) -> socket.socket:
+    """A socket that listens at this address. Skips the test where there is no such address."""
+    try:
+        return socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError:
+        pytest.skip("no such addresses here")
 
 
 @pytest.mark.parametrize(
@@ -276,10 +288,7 @@ def test_the_attributes_shown_to_python_are_twisteds_and_ours() -> None:
 async def test_a_client_is_accepted(interface: str, kind: type, host: str) -> None:
     """With the addresses and the options that it should have."""
     accepting = Accepting()
-    try:
-        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-    except OSError:
-        pytest.skip("no such addresses here")
+    server(host).close()
     service = listening_service(reactor, "public", f"tcp:0:interface={interface}", accepting)
     async with running(service):
         with closing(socket.create_connection((host, port_of(service)))) as client:
@@ -363,12 +372,7 @@ REACTORS = pytest.mark.parametrize("kind", [epollreactor.EPollReactor, RelayReac
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_connection_is_made(kind: type, host: str) -> None:
     """Whoever makes it, the factory is told the same."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        door = socket.create_server((host, 0), family=family)
-    except OSError:
-        pytest.skip("no such addresses here")
-    with turning(kind) as made, door:
+    with turning(kind) as made, server(host) as door:
         factory = Told(Whole())
         port = door.getsockname()[1]
         connector = made.connectTCP(host, port, factory, 5)
@@ -385,13 +389,8 @@ def test_a_connection_is_made(kind: type, host: str) -> None:
         turn(made)
         assert factory.made.told == [b"hello", error.ConnectionDone]
         address = IPv6Address("TCP", host, port) if ":" in host else IPv4Address("TCP", host, port)
-        assert factory.told == [
-            "start",
-            ("begun", address),
-            ("built", address),
-            ("lost", error.ConnectionDone),
-            "stop",
-        ]
+        begun, built, lost = ("begun", address), ("built", address), ("lost", error.ConnectionDone)
+        assert factory.told == ["start", begun, built, lost, "stop"]
         assert made.getDelayedCalls() == []
 
 
@@ -429,12 +428,26 @@ def silent() -> Iterator[int]:
                 client.close()
 
 
-def test_an_event_of_another_connection_establishes_nothing() -> None:
-    """A descriptor may be used again in the turn in which its last connection ended, of which an event may follow."""
+@contextmanager
+def attempting() -> Iterator[tuple[MemoryReactorClock, Told, SocketConnector]]:
+    """An attempt to connect that has begun, its reactor, and what it is for."""
     with silent() as port:
         memory, factory = MemoryReactorClock(), Told(Whole())
         attempt = SocketConnector(memory, "127.0.0.1", port, factory, 5)
         attempt.connect()
+        yield memory, factory, attempt
+
+
+def test_a_reactor_that_stops() -> None:
+    """Ends attempts, and connections that were made."""
+    with attempting() as (_, factory, attempt):
+        attempt.connectionLost(Failure(CONNECTION_LOST))
+        assert factory.told[2][:2] == ("failed", error.ConnectError)
+
+
+def test_an_event_of_another_connection_establishes_nothing() -> None:
+    """A descriptor may be used again in the turn in which its last connection ended, of which an event may follow."""
+    with attempting() as (memory, factory, attempt):
         attempt.doRead()
         attempt.doWrite()
         assert len(factory.told) == 2
@@ -452,25 +465,11 @@ def test_there_is_no_descriptor_for_an_attempt(monkeypatch: pytest.MonkeyPatch) 
     memory, factory = MemoryReactorClock(), Told(Whole())
     reasons: list[Failure] = []
     monkeypatch.setattr(factory, "clientConnectionFailed", lambda _, reason: reasons.append(reason))
-
-    def none_left(*_: object) -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(socket, "SocketType", none_left)
+    monkeypatch.setattr(socket, "SocketType", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
     SocketConnector(memory, "127.0.0.1", 1, factory, 5).connect()
     assert reasons == []
     memory.advance(0)
     assert shortage(reasons[0]) == "Too many open files"
-
-
-def test_a_reactor_that_stops() -> None:
-    """Ends attempts, and connections that were made."""
-    with silent() as port:
-        memory, factory = MemoryReactorClock(), Told(Whole())
-        attempt = SocketConnector(memory, "127.0.0.1", port, factory, 5)
-        attempt.connect()
-        attempt.connectionLost(Failure(CONNECTION_LOST))
-        assert factory.told[2][:2] == ("failed", error.ConnectError)
 
 
 def test_other_ways_to_connect_are_twisteds() -> None:

@@ -10,17 +10,14 @@ from stomprelay.service.connection.runtime import TICKS, Runtime, Timed
 
 
 class Sleeper(Timed):
-    """Writes down when it was woken; may set its alarm again."""
+    """Writes down when it was woken."""
 
-    def __init__(self, runtime: Runtime, again: float = inf) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
-        self.again = again
         self.woken: list[float] = []
 
     def woke(self, now: float) -> None:
         self.woken.append(now)
-        if self.again < inf:
-            self.set_timer(now + self.again)
 
 
 @pytest.fixture
@@ -89,9 +86,7 @@ def test_a_sleeper_that_may_sleep_longer(clock: Clock, runtime: Runtime) -> None
 
 
 def test_those_of_one_tick_are_woken_together(clock: Clock, runtime: Runtime) -> None:
-    """At its end: none before its time, none later than a tick, and all in one turn of the reactor. All ticks share one
-    timer.
-    """
+    """At its end: none before its time, and all in one turn of the reactor. All ticks share one timer."""
     sleepers = [[Sleeper(runtime) for _ in range(100)] for _ in range(10)]
     for tick, together in enumerate(sleepers):
         for number, sleeper in enumerate(together, 1):

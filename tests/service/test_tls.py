@@ -99,9 +99,7 @@ class Handshake:
 
 
 def test_a_broker_that_is_who_it_should_be(directory: Path, authority: Authority) -> None:
-    """A known authority and the right name: nothing is wrong; TLS 1.2 or newer. The whole chain is sent: who knows the
-    root alone believes a leaf of an authority in between.
-    """
+    """A known authority, or one that it vouches for, and the right name; TLS 1.2 or newer."""
     for issuer in (authority, Authority(directory, "between", authority)):
         handshake = Handshake(serving(issuer.issue("good")), asking(authority))
         assert handshake.failed == {}

@@ -1,6 +1,5 @@
 """Who has more to do than may be done at once waits for others: all of them have one budget in each turn."""
 
-import zlib
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +8,10 @@ import pytest
 
 from stomprelay.service.connection.runtime import BUDGET, TurnQueue
 from stomprelay.service.network import websocket
+from stomprelay.service.network.deflate import compressed
 from stomprelay.service.network.websocket import FRAMES, WebSocket
 from tests.service.harness import FakeTransport
-
-MASKED = bytes(4)
+from tests.service.test_websocket import masked
 
 
 class Work:
@@ -66,25 +65,14 @@ def test_a_piece_that_fails() -> None:
     assert work.turn() == [1]
 
 
-def masked(first: int, payload: bytes) -> bytes:
-    """A frame of a client whose mask changes nothing."""
-    return bytes([first, 0x80 | len(payload)]) + MASKED + payload
-
-
-def compressed(payload: bytes) -> bytes:
-    """A message, compressed."""
-    deflater = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return (deflater.compress(payload) + deflater.flush(zlib.Z_SYNC_FLUSH))[:-4]
-
-
-PARTS = [compressed(b"\n" * 9)[at : at + 1] for at in range(len(compressed(b"\n" * 9)))]
+PARTS = [bytes((each,)) for each in compressed(b"\n" * 9, 15)]
 TINY = {
-    "compressed": masked(0xC1, compressed(b"\n")),
+    "compressed": masked(0xC1, compressed(b"\n", 15)),
     "compressed, of no bytes": masked(0xC1, b"\0"),
     "compressed, in fragments": masked(0x41, PARTS[0])
     + b"".join(masked(0, each) for each in PARTS[1:-1])
     + masked(0x80, PARTS[-1]),
-    "compressed, with pings between": masked(0xC1, compressed(b"\n")) + masked(0x89, b"x"),
+    "compressed, with pings between": masked(0xC1, compressed(b"\n", 15)) + masked(0x89, b"x"),
     "not compressed": masked(0x81, b"\n"),
     "pings": masked(0x89, b"x"),
 }

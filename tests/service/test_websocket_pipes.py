@@ -81,14 +81,9 @@ def test_messages_pass(scene: WebScene) -> None:
 def test_however_it_is_cut(scene: WebScene) -> None:
     """In a head, in a payload, in a ping between messages or between fragments of one: the same bytes in order."""
     scene.lets_pass()
-    wire = (
-        masked(TEXT, SEND)
-        + masked(PING, b"there?")
-        + masked(FRAGMENT, SEND[:9])
-        + masked(PING, b"still?")
-        + masked(REST, SEND[9:])
-        + masked(BINARY, SEND)
-    )
+    wire = masked(TEXT, SEND) + masked(PING, b"there?")
+    wire += masked(FRAGMENT, SEND[:9]) + masked(PING, b"still?") + masked(REST, SEND[9:])
+    wire += masked(BINARY, SEND)
     for cut in range(1, len(wire)):
         scene.sends(wire[:cut])
         scene.sends(wire[cut:])

@@ -239,7 +239,7 @@ def test_told_to_end(worker: Worker, reactor: ProcessReactor) -> None:
     worker.signal("TERM")
     assert process.done == ["end", "TERM"]
     reactor.ends(ProcessDone(0))
-    assert over.called
+    result(over)
     assert not reactor.getDelayedCalls()
     assert worker.restarts == 0
 
@@ -262,7 +262,7 @@ def test_told_to_end_while_it_is_away(worker: Worker, reactor: ProcessReactor) -
     """Nobody is heard or waited for, and no process begins any more."""
     reactor.ends()
     assert (reactor.passages[-1].fileno(), worker.status, worker.row().state) == (-1, "", "is away")
-    assert worker.stop().called
+    result(worker.stop())
     assert not reactor.getDelayedCalls()
     worker.signal("KILL")
 
@@ -399,7 +399,7 @@ def test_both_serve(parent: WorkersService, reactor: ProcessReactor, tmp_path: P
     assert not over.called
     for child in reactor.children:
         child.processEnded(Failure(ProcessDone(0)))
-    assert over.called
+    result(over)
     assert not list(tmp_path.iterdir())
     assert not reactor.getDelayedCalls()
 
@@ -438,7 +438,7 @@ def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor, 
     reactor.advance(1)
     assert log == ["warn: workers that do not end are killed"]
     assert reactor.processes[1].signals == ["KILL"]
-    assert over.called
+    result(over)
 
 
 # The crew
@@ -553,9 +553,7 @@ def test_a_crew_is_ready_when_all_are(crew: Crew) -> None:
 
 
 def test_a_crew_that_is_drained(crew: Crew) -> None:
-    """All workers refuse clients, one that starts meanwhile as well; nobody is asked whether it is ready, then or when
-    the relay stops.
-    """
+    """All refuse clients, also one that starts meanwhile; nobody is asked whether it is ready, nor at the end."""
     _ = crew.drain(True)
     assert [asked(crew, number).orders for number in (1, 2)] == [[("drain", True)]] * 2
     assert result(crew.obstacles()) == [DRAINED]

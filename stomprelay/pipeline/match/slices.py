@@ -39,9 +39,7 @@ _PARTS: Final = 256
 
 
 class Slice(NamedTuple):
-    """A slice: the number of its rows, the time (ns) up to which no row changes without a new record, and the hours of
-    the rows.
-    """
+    """The number of its rows, the time (ns) up to which no row changes without a new record, and its rows' hours."""
 
     rows: int
     due: int

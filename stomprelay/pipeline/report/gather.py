@@ -59,9 +59,7 @@ class Range:
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str) -> DataFrame:
-        """Return the rows in the range. `column`: the time that decides in which folder a row is. Folders of other
-        hours are not read.
-        """
+        """Return the rows in the range. `column`: the time of which a row's folder is. Other folders are not read."""
         at = F.unix_micros(F.col(column))
         if self.since is not None:
             rows = rows.where(at >= self.since).where(hour_from(self.since))

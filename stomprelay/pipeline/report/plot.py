@@ -258,9 +258,7 @@ _LATE: Final = 0.7
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with CSS classes `kind`. If there is room, `note` is shown beside the bar. `title` is shown when the user
-    points at the bar.
-    """
+    """A bar with CSS classes `kind`. If there is room, `note` is beside it. `title` is shown when it is pointed at."""
 
     since: Micros
     until: Micros

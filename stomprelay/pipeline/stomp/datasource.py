@@ -358,7 +358,5 @@ class StompDataSource(DataSource):
 
     @_told_alone
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        """Return the writer of a streaming query. `overwrite`, which Spark sets in mode complete, is ignored. Raises
-        `SchemaError`.
-        """
+        """Return the writer of a streaming query; `overwrite` (of mode complete) is ignored. Raises `SchemaError`."""
         return StreamWriter(Sink.read(self.options), schema)

@@ -174,9 +174,7 @@ class LegConnection(asyncio.Protocol):
     # What the owner asks for
 
     async def open(self, endpoint: SocketAddress, within: float) -> None:
-        """Connect. Waits up to `within` seconds for each address, and as long for the handshake. Raises `OSError` and
-        `ValueError`.
-        """
+        """Connect. Wait `within` seconds for each address, and for the handshake. Raises `OSError` and `ValueError`."""
         self._socket = await endpoint.connected(within)
         tls, loop = endpoint.tls, asyncio.get_running_loop()
         try:

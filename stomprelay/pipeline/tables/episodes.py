@@ -218,9 +218,7 @@ def _own(run: str) -> str:
 
 
 def _write(batch: Batch, name: str, rows: Sequence[Row]) -> None:
-    """Write `rows` of `runs` under a name, in place of the earlier rows under this name. Without `rows`, only remove
-    the earlier rows.
-    """
+    """Write `rows` of `runs` under a name, in place of its earlier rows. Without `rows`, only remove these."""
     if rows:
         batch.store.append(RUNS.name, name, rows_of(batch.spark, RUNS, rows).coalesce(1))
     else:

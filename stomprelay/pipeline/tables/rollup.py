@@ -111,9 +111,7 @@ class Rollup:
         store.replace(name, self.rows(few(store.sums(name, self.kept, after))), wanted)
 
     def advance_messages(self, batch: Batch) -> None:
-        """Add the messages that became final in this batch, and the open messages of its slices. Doing a batch again
-        changes nothing.
-        """
+        """Add a batch's messages that became final, and the open ones of its slices. Doing it again changes nothing."""
         changed = messages.changes(batch)
         if not changed.hours:
             return

@@ -237,8 +237,7 @@ class Fanout:
             return self._disconnected(member, receipt) and not (self._ends or self._is_ours(receipt))
         if not member.resender.received(receipt):
             return False
-        confirmation = self._quorum.confirmations.confirm(member, receipt)
-        return confirmation is not None and not confirmation.hidden
+        return any(not decided.hidden for decided in self._quorum.confirmations.confirm(member, receipt))
 
     def _error_passes(self, target: Target, member: Member, frame: Frame, leg: Leg, now: float) -> bool:
         """Return whether an ERROR passes to the client. Raises `StompError` if the ERROR ends the session."""
@@ -387,7 +386,9 @@ class Fanout:
                 self._disconnect_from(member, now)
             if self._asked is not None and there:
                 self._awaited += 1
-                owing = [member for member in there if confirmations.owing(member)]
+                owing = [
+                    each for each in there if confirmations.owing(each) or (each.sole and each.link.unproved)
+                ]
                 confirmations.ask(Confirmation(self._asked, there, min(target.quorum, len(there)), owing))
 
     def _disconnect_from(self, member: Member, now: float) -> None:
@@ -415,7 +416,7 @@ class Fanout:
         if not self._awaits(member):
             return False  # ActiveMQ may answer twice
         member.link.proved()
-        self._awaited -= self._quorum.confirmations.confirm(member, receipt) is not None
+        self._awaited -= len(self._quorum.confirmations.confirm(member, receipt))
         if self.disconnect is DisconnectState.SENT and not self._awaited:
             self.disconnect = DisconnectState.CONFIRMED
             return True

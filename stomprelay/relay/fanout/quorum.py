@@ -74,7 +74,7 @@ class Confirmations(Generic[Party]):
     """The confirmations of one client, by receipt. If several requests to a party have the same receipt, the party
     answers them in the order in which they were asked.
 
-    `confirm`, `release`, `refuse` and `leave` return the confirmations that are decided by the party's answer.
+    `confirm`, `release`, `refuse` and `leave` return the confirmations that are decided now by the party's answer.
     """
 
     pending: int = 0
@@ -107,29 +107,27 @@ class Confirmations(Generic[Party]):
                 if not following:
                     del self._following[key]
 
-    def confirm(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party sent this RECEIPT. Return the confirmation if it is decided now, otherwise None."""
+    def confirm(self, party: Party, receipt: bytes) -> list[Confirmation[Party]]:
+        """A party sent this RECEIPT."""
         return self._answer(lambda asked: asked.confirmed.add(party), party, receipt)
 
-    def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """This party need not confirm the receipt. Return the confirmation if that decides it, otherwise None."""
+    def release(self, party: Party, receipt: bytes) -> list[Confirmation[Party]]:
+        """This party need not confirm the receipt."""
         return self._answer(lambda asked: asked.released.add(party), party, receipt)
 
-    def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party answered with an ERROR. Return the confirmation if it is decided now, otherwise None."""
+    def refuse(self, party: Party, receipt: bytes) -> list[Confirmation[Party]]:
+        """A party answered with an ERROR."""
         return self._answer(lambda asked: asked.refused.append(party), party, receipt)
 
     def leave(self, party: Party, *, leniently: bool = False) -> list[Confirmation[Party]]:
-        """A party is given up: it refuses everything that it was asked; if `leniently`, only what is `crucial`, and
-        need not confirm the rest. Return the confirmations decided now.
-        """
+        """A party is given up: it refuses what it was asked. `leniently`: it need not confirm what is not `crucial`."""
         receipts = [receipt for receipt, asked in self._first if asked == party]
-        decided = []
+        decided: list[Confirmation[Party]] = []
         for receipt in receipts:
             while (asked := self.awaited(party, receipt)) is not None:
                 answer = self.release if leniently and not asked.crucial else self.refuse
-                decided.append(answer(party, receipt))
-        return [confirmation for confirmation in decided if confirmation is not None]
+                decided += answer(party, receipt)
+        return decided
 
     def owing(self, party: Party) -> bool:
         """Whether this party has to answer something that is not decided."""
@@ -141,11 +139,11 @@ class Confirmations(Generic[Party]):
 
     def _answer(
         self, record: Callable[[Confirmation[Party]], None], party: Party, receipt: bytes
-    ) -> Confirmation[Party] | None:
+    ) -> list[Confirmation[Party]]:
         key = receipt, party
         confirmation = self._first.pop(key, None)
         if confirmation is None:
-            return None
+            return []
         self.asked -= 1
         following = self._following.get(key)
         if following is not None:
@@ -157,9 +155,9 @@ class Confirmations(Generic[Party]):
         record(confirmation)
         confirmation.count()
         if confirmation.outcome is was:
-            return None
+            return []
         self.pending -= confirmation.crucial
-        return confirmation
+        return [confirmation]
 
 
 _FAULTS: Final = 2
@@ -180,15 +178,13 @@ class Quorum:
         """Record that this member will not answer for the receipts that the relay gives itself. Return the
         confirmations that are decided now; call `announce` with them.
         """
-        receipts = member.resender.unconfirmed.take_given()
-        decided = [self.confirmations.release(member, receipt) for receipt in receipts]
-        return [confirmation for confirmation in decided if confirmation is not None]
+        receipts, release = member.resender.unconfirmed.take_given(), self.confirmations.release
+        return [decided for receipt in receipts for decided in release(member, receipt)]
 
     def confirmed_late(self, member: Member, now: float) -> None:
         """Count the broker's RECEIPTs that were held back until now. Raises as `announce` does."""
-        receipts = member.resender.unconfirmed.take_late()
-        decided = [self.confirmations.confirm(member, receipt) for receipt in receipts]
-        self.announce([each for each in decided if each is not None], now)
+        receipts, confirm = member.resender.unconfirmed.take_late(), self.confirmations.confirm
+        self.announce([decided for receipt in receipts for decided in confirm(member, receipt)], now)
 
     def announce(self, decided: Iterable[Confirmation[Member]], now: float) -> None:
         """Give the client the receipts of decided confirmations. Raises `Refused` for the first failed one."""
@@ -207,9 +203,7 @@ class Quorum:
 
     def refused(self, member: Member, receipt: bytes, now: float) -> None:
         """Record that a broker answered with an ERROR instead of a RECEIPT. Raises `Refused`, as `announce` does."""
-        confirmation = self.confirmations.refuse(member, receipt)
-        if confirmation is not None:
-            self.announce([confirmation], now)
+        self.announce(self.confirmations.refuse(member, receipt), now)
 
     def poisoned(self, target: Target, member: Member, now: float) -> None:
         """Record frames that made a group's brokers close. A frame that awaits an answer is refused. Any other frame is

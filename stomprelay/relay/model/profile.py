@@ -198,7 +198,7 @@ class Profile:
     """What one product does; `name` is the product's.
 
     `dialects`: the product's form of each version. `connect_escape`: the product unescapes CONNECT. `selectors`: the
-    product applies `selector`. `cumulative`: a RECEIPT for a SEND means that all earlier SENDs are safe, too.
+    product applies `selector`. `cumulative`: a RECEIPT for a SEND means that earlier ones of its `PLACE` are safe.
     `commits_early`: the RECEIPT for COMMIT may come before those of the SENDs. `parts_silently`: over WebSocket there
     is no RECEIPT for DISCONNECT. `goodbyes`: the ERRORs when the product ends connections. `outages`: further ERRORs,
     in answer to CONNECT, when it serves nobody. `naming`: the product's names for a place.
@@ -259,7 +259,8 @@ ACTIVEMQ: Final = Profile(
         replace(V1_2, escaped_names=False),
     ),
     connect_escape=True,
-    # One thread handles the frames of a connection, and sends the RECEIPT when the store has the message.
+    # One thread handles the frames of a connection, and sends the RECEIPT when the store has the message. A SEND that
+    # asks for no receipt is stored later, before the next persistent SEND to a queue.
     cumulative=True,
     naming=_ACTIVEMQ_NAMES,
     goodbyes=_RELAY_LEAVES + _ACTIVEMQ_LEAVES,

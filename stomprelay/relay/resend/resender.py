@@ -28,6 +28,7 @@ from stomprelay.wire.names import (
     DESTINATION,
     ID,
     NACK,
+    PLACE,
     RECEIPT_HEADER,
     SEND,
     SUBSCRIBE,
@@ -308,6 +309,7 @@ class Sender:
     _owing: bool = True
     _joiner: Joiner = field(default_factory=Joiner)
     _plain: bytes | None = None
+    _place: bytes = b""  # of the SEND before
     _batch: list[Frame | Run] = field(default_factory=list)
     _sends: int = 0
     _last: tuple[Frame | Run, bytes | None, bytes] | None = None
@@ -360,7 +362,7 @@ class Sender:
             self.offline.keep(transaction, frame)
             extra += self._asking_inside(receipt, name)
         elif receipt is not None:
-            self.close(batch=False)
+            self.close(batch=self._elsewhere(frame))
             self._batch.append(frame)
             self._sends += 1
             self._keep(receipt)
@@ -455,10 +457,21 @@ class Sender:
 
     def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
         """Add frames to the batch. They wait for the next frames: only the last SEND of a batch asks for a receipt."""
-        self.close(batch=False)
+        self.close(batch=self._elsewhere(frame))
         self._batch.append(frame)
         self._sends += sends
         self._last = (frame, head, extra)
+
+    def _elsewhere(self, frame: Frame | Run) -> bool:
+        """Return whether a RECEIPT for this SEND does not show that the SEND before it is safe. ActiveMQ stores a SEND
+        without `receipt` later. At once it confirms a SEND to a topic, and a SEND that is not persistent.
+        """
+        before = self._place
+        if type(frame) is Run:
+            self._place = frame.place
+        else:
+            self._place = b"".join([b"%b\n" % each for each in map(frame.raw, PLACE) if each is not None])
+        return self._place != before
 
     def close(self, *, batch: bool = True) -> None:
         """Add the SEND that waits. If `batch` is True, this SEND ends the batch, and asks for the batch's receipt."""
@@ -640,8 +653,8 @@ class Line:
             command, headers = first.command, first.headers(dialect)
         names = dict(reversed(headers))
         receipt = names.get(RECEIPT_HEADER)
-        if receipt is not None:
-            self._sender.unconfirmed.settle(receipt)
+        if receipt is not None and not self._sender.unconfirmed.settle(receipt):
+            receipt = None  # the client has it
         self._sender.session.counters["poison_refused"] += 1
         name = names.get(DESTINATION, names.get(TRANSACTION, b""))
         self._refused.append(poison(command, name, receipt))

@@ -188,9 +188,7 @@ class Token:
         self._digest = sha256(token).digest()
 
     def said(self, header: bytes) -> bool:
-        """Whether an `Authorization` header has the token, as bearer token or password. The comparison takes the same
-        time for every value.
-        """
+        """Whether an `Authorization` header has the token, as bearer or password. Each value takes the same time."""
         scheme, _, said = header.strip().partition(b" ")
         said = said.strip()
         if scheme.lower() == b"basic":
@@ -205,9 +203,7 @@ class Token:
 
 @dataclass(eq=False, repr=False)
 class AdminPages(Resource):
-    """All pages by path; `find` returns the action of a path. `token` is needed for all but `PROBES`; `repeats` limits
-    the log's lines.
-    """
+    """All pages by path; `find` returns a path's action. All but `PROBES` need `token`. `repeats` limits the log."""
 
     isLeaf = True
 

@@ -79,9 +79,7 @@ class AdminChannel(HTTPChannel):
         protocol.dataReceived(request)
 
     def rawDataReceived(self, data: bytes) -> None:
-        """Receive a part of a body or the next request. After `upgrade` close the connection: no bytes may come before
-        the answer.
-        """
+        """Receive bytes. After `upgrade` close the connection: no bytes may come before the answer."""
         if self.upgraded:
             self.transport.abortConnection()
         else:

@@ -42,9 +42,7 @@ def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
 
 
 class RefusedClient(Driver):
-    """A client that gets an ERROR and is closed. `patience`: seconds to wait for the first bytes of a client that may
-    speak WebSocket.
-    """
+    """A client that gets an ERROR. `patience`: seconds to wait for the first bytes where it may speak WebSocket."""
 
     __slots__ = ("_error", "_patience", "_protocol")
 
@@ -116,9 +114,7 @@ class Admission:
         self.descriptors = inf
 
     def started(self, limit: int | None, used: int) -> None:
-        """Begin to count descriptors: everything listens now. Of `limit` descriptors (None: no limit), `used` are in
-        use outside sessions.
-        """
+        """Begin to count descriptors. Of `limit` (None: no limit), `used` are in use outside sessions."""
         if limit is None:
             return
         self.descriptors = max(limit - used - RESERVE - limit // RESERVED_SHARE, 0)

@@ -37,8 +37,6 @@ cdef enum:
     FEW = 16 * 1024     # up to so many bytes are received on the stack, and copied
     READ = 512 * 1024   # as in `sockets`
 
-cdef Py_ssize_t _NEVER = PY_SSIZE_T_MAX
-
 
 def send(connection, bytes data not None):
     """The twin of `protocol.send_in_python`."""
@@ -95,7 +93,7 @@ cdef class Pipe:
         self._failed = failed
         self._counter = counter
         self._session = session
-        self._until = _NEVER if counter is None else 1
+        self._until = PY_SSIZE_T_MAX if counter is None else 1
         if recording is not None:
             self._recorder = recording.recorder
             self._runs = recording.recorder.frames
@@ -120,14 +118,11 @@ cdef class Pipe:
         """Read once. Returns and raises what `doRead` does (`IReadDescriptor`)."""
         cdef char few[FEW]
         cdef size_t room = self._transport.bufferSize
-        cdef Py_ssize_t size, frames = 0, at = 0
+        cdef Py_ssize_t size
         cdef char *into = few
         cdef PyObject *chunk = NULL
         cdef int failure
-        cdef Py_ssize_t kept = 0, after, count
-        cdef bint more
-        cdef bytes data, out
-        cdef list anew = []
+        cdef bytes data
         if room > FEW:
             chunk = PyBytes_FromStringAndSize(NULL, room)
             into = PyBytes_AS_STRING(chunk)
@@ -145,8 +140,13 @@ cdef class Pipe:
             _PyBytes_Resize(&chunk, size)
             data = <bytes>chunk
             Py_DECREF(chunk)    # `data` has a reference of its own
-        # Bytes that fill the room are part of more. The source then reads larger chunks, which is cheaper.
-        more = <size_t>size == room
+        return self.hand_on(data, <size_t>size == room)
+
+    cpdef hand_on(self, bytes data, bint more):
+        """Hand on what was read. If it is part of `more`, the source then reads larger chunks, which is cheaper."""
+        cdef Py_ssize_t size = len(data), frames = 0, at = 0, kept = 0, after, count
+        cdef bytes out
+        cdef list anew = []
         if self._wrapped:
             if more:
                 self.source.dataReceived(data)

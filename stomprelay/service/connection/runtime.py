@@ -44,9 +44,7 @@ class Timed:
     armed: float = field(default=inf, init=False)
 
     def set_timer(self, at: float) -> None:
-        """Let `woke` be called at this time, in seconds. The time replaces the time that was set before. With infinity,
-        `woke` is not called.
-        """
+        """Let `woke` be called at this time (seconds), and not at the time that was set before. Infinity: never."""
         self._due = at
         if at < self.armed and (tick := ceil(at * TICKS) / TICKS) < self.armed:
             self.armed = self.runtime.timers.arm(self, tick)

@@ -1,6 +1,4 @@
-"""Connections over WebSocket. The core does not notice the WebSocket: a client may also speak plain STOMP, a broker
-speaks only WebSocket.
-"""
+"""Connections over WebSocket, which the core does not notice. A client may also speak plain STOMP, a broker may not."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

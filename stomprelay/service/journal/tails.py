@@ -102,9 +102,7 @@ class Tails:
         self.stop()
 
     def ask(self, request: TailRequest) -> TailAnswer:
-        """Return the frames that passed since the same request was made last. The first request begins the watch.
-        Raises `TooMany`.
-        """
+        """Return the frames since the last such request. The first request begins the watch. Raises `TooMany`."""
         key = request._replace(over=False)
         watch = self._watches.get(key)
         if request.over:

@@ -58,9 +58,7 @@ def parse(line: bytes | bytearray) -> tuple[dict[str, Any], list[str]]:
 
 
 class Passage:
-    """One end of a connected UNIX socket, blocking or not. Call `close` at the end; it also closes the sockets of an
-    incomplete message.
-    """
+    """One end of a connected UNIX socket, blocking or not. `close` also closes the sockets of an incomplete message."""
 
     def __init__(self, own: socket.socket) -> None:
         self.socket = own
@@ -162,9 +160,7 @@ def _listening(descriptor: int) -> socket.socket:
 
 
 class ReactorPassage(FileDescriptor):
-    """A passage in a reactor. `received` gets each message. `ended` is called once at the end, with the error, or ""
-    without an error.
-    """
+    """A passage in a reactor. `received` gets each message; `ended` is called once, with the error or an empty text."""
 
     reactor: Any
 

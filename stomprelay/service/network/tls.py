@@ -99,9 +99,7 @@ class TLSConnections:
         self.renew()
 
     def renew(self) -> None:
-        """Load the files again for new connections, and set `loaded` to their stamps. Raises `Unusable`; then the old
-        files stay in use.
-        """
+        """Load the files again for new connections. Raises `Unusable`; then the old files stay in use."""
         self.loaded = self.stamps()
         context = self._load()
         context.set_verify(self._demanded, self._verify)

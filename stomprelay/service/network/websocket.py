@@ -259,9 +259,7 @@ class WebSocket(ProtocolWrapper):
             yield from self._frames.received_frames()
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
-        """Return the payloads at the beginning of a client's uncompressed bytes, and where they end. Give the rest to
-        `received`.
-        """
+        """Return the payloads at the beginning of bytes, uncompressed, and where they end. `received` gets the rest."""
         return (b"", 0) if self._heard or self._failed else self._division.begun(data)
 
     def _taken(self, opcode: Opcode, payload: Any, finished: bool) -> bytes:

@@ -12,6 +12,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Final
 
+from bench.machine import family
 from stomprelay.pipeline.spark import class_archive, java
 from tests.e2e.child import Child
 
@@ -65,7 +66,7 @@ class Standalone:
         """Return the ids of the executors that run now."""
         found = []
         for worker in self.workers:
-            for child in children(worker.pid):
+            for child in family(worker.pid):
                 with suppress(OSError):
                     if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{child}/cmdline").read_bytes():
                         found.append(child)
@@ -73,22 +74,12 @@ class Standalone:
 
     def stop(self) -> None:
         """End all of it, executors too."""
-        left = [each for worker in self.workers for each in children(worker.pid)]
+        left = [pid for each in self.workers for pid in family(each.pid) if pid != each.pid]
         for each in (*self.workers, self.master):
             each.stop(SIGKILL)
         for pid in left:
             with suppress(OSError):
                 os.kill(pid, SIGKILL)
-
-
-def children(pid: int) -> list[int]:
-    """Return the children of a process and theirs, as they are now."""
-    found = [pid]
-    for parent in found:
-        with suppress(OSError):
-            for task in Path(f"/proc/{parent}/task").glob("*/children"):
-                found += map(int, task.read_text().split())
-    return found[1:]
 
 
 def _started(name: str, home: Path, what: str, given: list[str]) -> Child:

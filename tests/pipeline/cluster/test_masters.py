@@ -18,11 +18,14 @@ _UNRESOLVED = """\
 Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: io.delta#delta;1: not found]
 \tat org.apache.spark.util.MavenUtils$.resolveMavenCoordinates(MavenUtils.scala:544)
 """
-_YARN = """\
-Exception in thread "main" org.apache.spark.SparkException: When running with master 'yarn' either HADOOP_CONF_DIR or \
-YARN_CONF_DIR must be set in the environment.
+_ASKED = "master 'yarn' either HADOOP_CONF_DIR or YARN_CONF_DIR must be set in the environment."
+_YARN = f"""\
+Exception in thread "main" org.apache.spark.SparkException: When running with {_ASKED}
 \tat org.apache.spark.deploy.SparkSubmitArguments.error(SparkSubmitArguments.scala:654)
 """
+
+
+_OLDER = "Python in worker has different version:"
 
 
 def test_a_master_that_is_not_there(
@@ -49,14 +52,8 @@ def test_a_master_that_is_not_there(
     ("log", "said"),
     [
         (_UNRESOLVED, "[unresolved dependency: io.delta#delta;1: not found]"),
-        (
-            _YARN,
-            "When running with master 'yarn' either HADOOP_CONF_DIR or YARN_CONF_DIR must be set in the environment.",
-        ),
-        (
-            "Error: Master must either be yarn or start with spark\n",
-            "Master must either be yarn or start with spark",
-        ),
+        (_YARN, f"When running with {_ASKED}"),
+        ("Error: Master must either be yarn\n", "Master must either be yarn"),
         ("nothing of use", None),
     ],
 )
@@ -68,14 +65,8 @@ def test_why_java_did_not_start(log: str, said: str | None) -> None:
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
-        (
-            "Python in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot run with",
-            "Python on the executors is 3.9 and 3.11 here",
-        ),
-        (
-            'Cannot run program "/opt/python": error=2, No such file',
-            "there is no /opt/python on the executors",
-        ),
+        (f"{_OLDER} 3.9 than that in driver: 3.11, PySpark", "Python on the executors is 3.9 and 3.11 here"),
+        ('Cannot run program "/opt/python": error=2, No', "there is no /opt/python on the executors"),
         ("ModuleNotFoundError: No module named 'pyspark'", "Python on the executors has no pyspark"),
         ("something else", ""),
     ],
@@ -127,9 +118,7 @@ def test_executors_without_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.spark
 @pytest.mark.ci
 def test_a_session_beside_another(spark: SparkSession) -> None:
-    """Where Spark runs already, ours has the settings that it needs, and those of the other but for these; it ends
-    without the other.
-    """
+    """Ours has the settings that it needs, and those of the other but for these; it ends without the other."""
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         ours = launch.session("beside", conf={"spark.sql.parquet.compression.codec": "gzip"})

@@ -1,6 +1,7 @@
 """Tables that a cluster makes: row for row those that one machine makes of the same journal."""
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,10 +59,7 @@ def here(spark: SparkSession, journal: Path, into: Path) -> Path:
 
 def files(root: Path, table: str) -> int:
     """How many a table has in its fullest folder."""
-    found: dict[Path, int] = {}
-    for each in tables.files(root, table):
-        found[Path(each).parent] = found.get(Path(each).parent, 0) + 1
-    return max(found.values(), default=0)
+    return max(Counter(Path(each).parent for each in tables.files(root, table)).values())
 
 
 @pytest.mark.deep
@@ -75,8 +73,4 @@ def test_a_cluster_makes_the_same_tables(
     assert "3 segments" in said
     assert tables.rows(near, "messages") > 30
     assert tables.compared(near, tmp_path / "far", list(TABLES)) == []
-    assert {table: files(tmp_path / "far", table) for table in ("frames", "messages", "traffic")} == {
-        "frames": 1,
-        "messages": 1,
-        "traffic": 1,
-    }
+    assert [files(tmp_path / "far", table) for table in ("frames", "messages", "traffic")] == [1, 1, 1]

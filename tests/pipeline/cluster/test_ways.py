@@ -29,6 +29,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         yield made
 
 
+@pytest.fixture(params=["local[2]", "cluster"])
+def master(request: pytest.FixtureRequest, cluster: Standalone) -> str:
+    """This machine's, and the cluster's."""
+    return cluster.url if request.param == "cluster" else request.param
+
+
 def failed(child: Child) -> str:
     """Wait for the end of a run that must fail. Return the only line that it wrote."""
     try:
@@ -48,17 +54,13 @@ def test_executors_of_the_drivers_own_machine(spark: SparkSession, small: Path, 
     assert tables.compared(near, tmp_path / "far", list(TABLES)) == []
 
 
-@pytest.mark.parametrize("master", ["local[2]", "cluster"])
-def test_spark_submit(
-    spark: SparkSession, cluster: Standalone, small: Path, tmp_path: Path, master: str
-) -> None:
+def test_spark_submit(spark: SparkSession, master: str, small: Path, tmp_path: Path) -> None:
     """It starts Java, and then the program, by its file."""
     import pyspark
 
     from stomprelay.pipeline import cli
 
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
-    command += ["--master", cluster.url if master == "cluster" else master]
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", master]
     for name, value in LOOPBACK.items():
         command += ["--conf", f"{name}={value}"]
     command += [cli.__file__, "once", "--journal", str(small), "--tables", str(tmp_path / "far")]
@@ -98,37 +100,31 @@ def test_more_memory_than_any_worker_has(cluster: Standalone, small: Path, tmp_p
     assert f"no executor of {cluster.url} took work within 15 s" in said
 
 
-@pytest.mark.parametrize("master", ["local[2]", "cluster"])
-def test_a_disk_that_is_full(
-    spark: SparkSession, cluster: Standalone, small: Path, tmp_path: Path, master: str
-) -> None:
+def test_a_disk_that_is_full(spark: SparkSession, master: str, small: Path, tmp_path: Path) -> None:
     """A sentence; where there is room again, the next run makes the tables that the first would have made."""
-    url = cluster.url if master == "cluster" else master
+
     disk = tmp_path / "disk"
     disk.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=False)
     if made.returncode:
         pytest.skip("needs the right to mount a small disk")
     try:
-        said = failed(once(url, small, disk / "t"))
+        said = failed(once(master, small, disk / "t"))
         assert said == "stomprelay-pipeline: No space left on device (--spark-log error says more)"
         subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)
-        through(once(url, small, disk / "t"))
+        through(once(master, small, disk / "t"))
         near = here(spark, small, tmp_path / "near")
         assert tables.compared(near, disk / "t", list(TABLES)) == []
     finally:
         subprocess.run(["umount", disk], check=True)
 
 
-@pytest.mark.parametrize("master", ["local[2]", "cluster"])
-def test_a_checkpoint_that_cannot_be_written(
-    cluster: Standalone, small: Path, tmp_path: Path, master: str
-) -> None:
+def test_a_checkpoint_that_cannot_be_written(master: str, small: Path, tmp_path: Path) -> None:
     """It is named."""
     (tmp_path / "file").touch()
-    url = cluster.url if master == "cluster" else master
+
     place = tmp_path / "file" / "checkpoint"
-    said = failed(once(url, small, tmp_path / "t", "--checkpoint", str(place)))
+    said = failed(once(master, small, tmp_path / "t", "--checkpoint", str(place)))
     assert str(tmp_path / "file") in said
 
 

@@ -16,13 +16,16 @@ from stomprelay.pipeline.store.store import StoreError
 
 
 @pytest.fixture
-def doing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[argparse.Namespace], int]], None]:
-    """Lets the command `query` do what a test says."""
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Lets the command `query` fail by what a test says."""
 
-    def put(does: Callable[[argparse.Namespace], int]) -> None:
+    def put(error: BaseException) -> None:
+        def fails(_: argparse.Namespace) -> int:
+            raise error
+
         module: Any = ModuleType("pretended")
         module.add_options = lambda parser: parser.add_argument("--x")
-        module.main = does
+        module.main = fails
         monkeypatch.setattr(cli, "import_module", lambda _: module)
 
     return put
@@ -77,49 +80,33 @@ def test_wrong_usage_ends_as_usual(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_went_wrong_is_a_sentence(
-    doing: Callable[[Any], None], capsys: pytest.CaptureFixture[str], error: Exception, said: str
+    failing: Callable[[Any], None], capsys: pytest.CaptureFixture[str], error: Exception, said: str
 ) -> None:
     """With status 1, and no trace of where."""
-
-    def fails(_: argparse.Namespace) -> int:
-        raise error
-
-    doing(fails)
+    failing(error)
     assert cli.main(["query"]) == 1
     assert capsys.readouterr().err == f"stomprelay-pipeline: {said}\n"
 
 
-def test_a_defect_is_not_hidden(doing: Callable[[Any], None]) -> None:
-    """Its trace is needed."""
-
-    def fails(_: argparse.Namespace) -> int:
-        raise ModuleNotFoundError("No module named 'stomprelay.x'", name="stomprelay.x")
-
-    doing(fails)
-    with pytest.raises(ModuleNotFoundError):
-        cli.main(["query"])
-
-
-def test_whoever_asks_for_sparks_log_gets_traces(doing: Callable[[Any], None]) -> None:
-    """Of errors that are no defects, too."""
-
-    def fails(_: argparse.Namespace) -> int:
-        raise ValueError("no")
-
-    doing(fails)
-    with pytest.raises(ValueError, match="no"):
-        cli.main(["query", "--spark-log", "error"])
+@pytest.mark.parametrize(
+    ("error", "given"),
+    [
+        (ModuleNotFoundError("No module named 'stomprelay.x'", name="stomprelay.x"), ()),
+        (ValueError("no"), ("--spark-log", "error")),
+    ],
+)
+def test_a_trace(failing: Callable[[Any], None], error: Exception, given: tuple[str, ...]) -> None:
+    """A defect's is not hidden; whoever asks for Spark's log gets those of other errors, too."""
+    failing(error)
+    with pytest.raises(type(error), match=r"(?i)^no"):
+        cli.main(["query", *given])
 
 
 @pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt(), 130), (BrokenPipeError(), 0)])
 def test_the_user_may_have_had_enough(
-    doing: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int
+    failing: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int
 ) -> None:
     """By Ctrl-C, or as `head` does."""
     monkeypatch.setattr(sys, "stdout", sys.stdout)
-
-    def ends(_: argparse.Namespace) -> int:
-        raise error
-
-    doing(ends)
+    failing(error)
     assert cli.main(["query", "--x", "1"]) == status

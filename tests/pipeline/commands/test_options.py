@@ -1,6 +1,7 @@
 """Options that the commands share, and the settings that they make."""
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,42 +21,38 @@ def parsed(*given: str) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("30d", 2592000), ("4w", 2419200), ("0", 0)],
+    ("read", "values"),
+    [
+        (
+            options.duration,
+            {"90": 90, "90s": 90, "1.5m": 90, "2h": 7200, "30d": 2592000, "4w": 2419200, "0": 0},
+        ),
+        (options.size, {"4096": 4096, "64k": 1 << 16, "128M": 1 << 27, " 1g ": 1 << 30, "0": 0}),
+    ],
 )
-def test_durations_have_units(text: str, seconds: float) -> None:
-    """Seconds without one."""
-    assert options.duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "h", "-1", "1y", "1h30m", "nan"])
-def test_what_is_no_duration_is_told(text: str) -> None:
-    """With an example."""
-    with pytest.raises(argparse.ArgumentTypeError, match="12h"):
-        options.duration(text)
+def test_amounts_have_units(read: Callable[[str], float], values: dict[str, float]) -> None:
+    """Seconds and bytes without one; sizes have those of Spark."""
+    assert {text: read(text) for text in values} == values
 
 
 @pytest.mark.parametrize(
-    ("text", "octets"), [("4096", 4096), ("64k", 65536), ("128M", 134217728), (" 1g ", 1073741824), ("0", 0)]
+    ("read", "example", "wrong"),
+    [
+        (options.duration, "12h", ["", "h", "-1", "1y", "1h30m", "nan"]),
+        (options.size, "128m", ["", "m", "-1", "1.5g", "1t", "12 m"]),
+        (options.setting, "K=V", ["a", "=b"]),
+    ],
 )
-def test_sizes_have_units(text: str, octets: int) -> None:
-    """Bytes without one; units as Spark has them."""
-    assert options.size(text) == octets
-
-
-@pytest.mark.parametrize("text", ["", "m", "-1", "1.5g", "1t", "12 m"])
-def test_what_is_no_size_is_told(text: str) -> None:
+def test_what_is_none_is_told(read: Callable[[str], object], example: str, wrong: list[str]) -> None:
     """With an example."""
-    with pytest.raises(argparse.ArgumentTypeError, match="128m"):
-        options.size(text)
+    for text in wrong:
+        with pytest.raises(argparse.ArgumentTypeError, match=example):
+            read(text)
 
 
 def test_a_setting_of_sparks_may_hold_equal_signs() -> None:
     """As options to Java do."""
     assert options.setting("a.b=-Dx=y") == ("a.b", "-Dx=y")
-    for text in ("a", "=b"):
-        with pytest.raises(argparse.ArgumentTypeError, match="K=V"):
-            options.setting(text)
 
 
 def test_what_is_not_said_is_as_in_the_settings() -> None:
@@ -69,21 +66,9 @@ def test_each_setting_has_its_option() -> None:
         "--checkpoint c --format orc --bytes-per-batch 3m --patience 5m --linger 1s --give-up 2h "
         "--stuck-after 3m --id-header correlation-id --id-header x --retain 7d --keep-headers kind,app-id,kind"
     )
-    assert options.settings(parsed(*given.split())) == Settings(
-        "j",
-        "t",
-        "c",
-        "orc",
-        3 << 20,
-        300,
-        1,
-        7200,
-        180,
-        ("correlation-id", "x"),
-        10,
-        604800,
-        ("app-id", "kind"),
-    )
+    times, headers = (300, 1, 7200, 180), ("correlation-id", "x")
+    wanted = Settings("j", "t", "c", "orc", 3 << 20, *times, headers, 10, 604800, ("app-id", "kind"))
+    assert options.settings(parsed(*given.split())) == wanted
 
 
 def test_spark_is_started_as_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,19 +77,8 @@ def test_spark_is_started_as_the_user_says(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(launch, "session", lambda name, **how: seen.append((name, how)))
     given = parsed("--master", "local[3]", "--conf", "a=1", "--conf", "b=2", "--spark-log", "warn")
     options.session(given, "once", brief=True, conf={"a": "0", "c": "3"})
-    assert seen == [
-        (
-            "stomprelay-pipeline once",
-            {
-                "master": "local[3]",
-                "conf": {"a": "1", "b": "2", "c": "3"},
-                "brief": True,
-                "quick": False,
-                "log": "warn",
-                "say": None,
-            },
-        )
-    ]
+    told = {"master": "local[3]", "conf": {"a": "1", "b": "2", "c": "3"}, "log": "warn", "say": None}
+    assert seen == [("stomprelay-pipeline once", {**told, "brief": True, "quick": False})]
 
 
 def test_the_checkpoint_lies_beside_the_tables() -> None:
@@ -114,29 +88,20 @@ def test_the_checkpoint_lies_beside_the_tables() -> None:
     assert Settings("j", "t", checkpoint="c").checkpoint == "c"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"journal": ""},
-        {"tables": ""},
-        {"format": ""},
-        {"bytes_per_batch": 0},
-        {"patience": -1},
-        {"linger": float("nan")},
-        {"give_up": -0.1},
-        {"stuck_after": -1},
-        {"interval": -1},
-        {"retain": 0},
-        {"keep_headers": ("a:b",)},
-        {"keep_headers": ("",)},
-        {"keep_headers": ("Authorization",)},
-        {"keep_headers": tuple(map(str, range(17)))},
-    ],
-)
-def test_what_cannot_be_is_named(changes: dict[str, Any]) -> None:
+WRONG: dict[str, list[Any]] = {
+    **{name: [""] for name in ("journal", "tables", "format")},
+    **{name: [-1, float("nan")] for name in ("patience", "linger", "give_up", "stuck_after", "interval")},
+    "bytes_per_batch": [0],
+    "retain": [0],
+    "keep_headers": [("a:b",), ("",), ("Authorization",), tuple(map(str, range(17)))],
+}
+
+
+@pytest.mark.parametrize(("name", "wrong"), [(name, each) for name, many in WRONG.items() for each in many])
+def test_what_cannot_be_is_named(name: str, wrong: Any) -> None:
     """In a sentence for the user."""
-    with pytest.raises(ValueError, match=next(iter(changes))):
-        Settings(**{"journal": "j", "tables": "t", **changes})
+    with pytest.raises(ValueError, match=name):
+        Settings(**{"journal": "j", "tables": "t", name: wrong})
 
 
 def test_files_of_another_system(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ from stomprelay.pipeline.store.store import StoreError
 from tests.pipeline.report.tables import build
 from tests.pipeline.rows import FRAME, MESSAGE, delivery, write
 
+pytestmark = pytest.mark.spark
+
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 AT = datetime(2026, 11, 21, 8, 0, 0, 123456, UTC)
 
@@ -110,10 +112,7 @@ def test_an_error_is_a_sentence(said: str, sentence: str) -> None:
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Some, and the session of the tests in place of another."""
-    torn = [
-        {"segment": "a.journal", "position": 1, "length": 2},
-        {"segment": "b.journal", "position": 3, "length": 4},
-    ]
+    torn = [{"segment": f"{at}.journal", "position": at, "length": at + 1} for at in (1, 3)]
     write(tmp_path, QUARANTINE, {"reason": "torn"}, torn)
     monkeypatch.setattr(options, "session", lambda *_, **__: spark)
     monkeypatch.setattr(launch, "stop", lambda _: None)
@@ -130,7 +129,6 @@ def asked(tables: Path, sql: str, *given: str) -> int:
     return query.main(parser.parse_args([sql, "--tables", str(tables), *given]))
 
 
-@pytest.mark.spark
 def test_all_tables_can_be_asked(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Those with nothing in them, too; times are UTC, whatever the zone of this machine."""
     counts = " + ".join(f"(SELECT count(*) FROM {name})" for name in TABLES)
@@ -142,7 +140,6 @@ def test_all_tables_can_be_asked(tables: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == ("n,at,bare.at\n2,2026-11-21T08:00:00.000000Z,2026-11-21 08:00:00\n")
 
 
-@pytest.mark.spark
 def test_messages_with_all_their_headers(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Those of the SEND, or else of the MESSAGE."""
     heads = [
@@ -177,7 +174,6 @@ def of_columns() -> list[str]:
     ]
 
 
-@pytest.mark.spark
 def test_duckdb_and_spark_take_every_query_of_the_pages(
     spark: SparkSession, tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +199,6 @@ def test_duckdb_and_spark_take_every_query_of_the_pages(
         spark.conf.unset(strict)
 
 
-@pytest.mark.spark
 def test_the_query_may_come_by_standard_input(
     tables: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,7 +208,6 @@ def test_the_query_may_come_by_standard_input(
     assert json.loads(capsys.readouterr().out) == {"s": 6}
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("sql", "sentence"),
     [
@@ -230,7 +224,6 @@ def test_wrong_sql_is_told_in_a_line(tables: Path, sql: str, sentence: str) -> N
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.spark
 def test_a_folder_without_tables_is_told(tables: Path) -> None:
     """Rather than answering from nothing."""
     with pytest.raises(StoreError, match="does not exist"):

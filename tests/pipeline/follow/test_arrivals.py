@@ -89,29 +89,16 @@ def test_a_part_ends_before_it_is_too_large() -> None:
     files.sizes = {f"/j/{name(number)}": size for number, size in enumerate((4, 6, 1, 11, 0, 3, 7), start=1)}
     files.came(0, *files.sizes)
     most = Arrivals(files, "c", 10)  # type: ignore[arg-type]
-    assert [[files.sizes[path] for path in part.paths] for part in most.parts(0)] == [
-        [4, 6],
-        [1],
-        [11],
-        [0, 3, 7],
-    ]
+    found = [[files.sizes[path] for path in part.paths] for part in most.parts(0)]
+    assert found == [[4, 6], [1], [11], [0, 3, 7]]
 
 
-@pytest.mark.parametrize(
-    ("uri", "path"),
-    [
-        ("file:///a%20b/c%5B1%5D.journal", "/a b/c[1].journal"),
-        ("file:/a/b.journal", "/a/b.journal"),
-        ("hdfs://host:8020/a%20b.journal", "hdfs://host:8020/a b.journal"),
-    ],
-)
-def test_paths_are_as_hadoop_takes_them(uri: str, path: str) -> None:
-    """The log has them quoted."""
-    assert logged(f'v1\n{{"path":"{uri}","timestamp":1,"batchId":3}}', 3) == [path]
-
-
-def test_a_log_of_another_version_is_not_guessed_at() -> None:
-    """A later Spark may write another."""
+def test_paths_are_as_hadoop_takes_them() -> None:
+    """The log has them quoted; a log of a later Spark's version is not guessed at."""
+    paths = {"file:///a%20b/c%5B1%5D.journal": "/a b/c[1].journal", "file:/a/b.journal": "/a/b.journal"}
+    paths["hdfs://host:8020/a%20b.journal"] = "hdfs://host:8020/a b.journal"
+    for uri, path in paths.items():
+        assert logged(f'v1\n{{"path":"{uri}","timestamp":1,"batchId":3}}', 3) == [path]
     with pytest.raises(ValueError, match="v2"):
         logged("v2\n{}", 0)
 
@@ -119,11 +106,5 @@ def test_a_log_of_another_version_is_not_guessed_at() -> None:
 def test_segments_are_read_in_the_order_of_their_runs() -> None:
     """By when they were begun, then by relay, run and number; what is none comes last."""
     late = name(1, stamp="20261121T090000")
-    paths = ["/j/x.journal", f"/j/{late}", f"/j/{name(10)}", f"/j/{name(9)}", f"/j/{name(9, relay='r0')}"]
-    assert ordered([*paths, paths[0]]) == [
-        f"/j/{name(9, relay='r0')}",
-        f"/j/{name(9)}",
-        f"/j/{name(10)}",
-        f"/j/{late}",
-        "/j/x.journal",
-    ]
+    paths = [f"/j/{each}" for each in (name(9, relay="r0"), name(9), name(10), late, "x.journal")]
+    assert ordered([*reversed(paths), paths[-1]]) == paths

@@ -50,13 +50,9 @@ def test_a_terminal_shows_what_goes_on() -> None:
     assert out.screen[0].endswith("| 2.5 of 30.0 MiB, 320.0 KiB/s, 88 s left")
     progress.end(2, 1000, 1)
     progress.tick(1, 1)
-    assert out.screen == [
-        "batch 3: 2 segments, 10.0 MiB: 1,000 frames in 8.0 s, 125 frames/s; 1 row in quarantine",
-        "",
-    ]
-    assert progress.summary() == (
-        "2 segments, 1,000 frames in 8.0 s, 125 frames/s; 1 row in quarantine: see table `quarantine`"
-    )
+    done = "1,000 frames in 8.0 s, 125 frames/s; 1 row in quarantine"
+    assert out.screen == [f"batch 3: 2 segments, 10.0 MiB: {done}", ""]
+    assert progress.summary() == f"2 segments, {done}: see table `quarantine`"
     with progress.working("joining small files", "hours") as shown:
         shown(1, 2)
     progress.begin(4, 1, 10 << 20)

@@ -19,6 +19,13 @@ def _seen(*scripts: Script, until: int | None = None) -> list[dict[str, Any]]:
     return rows(transfers, TERMS, until or max(script.ns for script in scripts))
 
 
+def _saw(*scripts: Script) -> TransferMatching:
+    matching = TransferMatching("tt", TERMS)
+    for each in (transfer for script in scripts for transfer in script.transfers):
+        matching.saw([*each])
+    return matching
+
+
 def _three(*modes: str, to: str = "/queue/a", **settings: Any) -> tuple[Script, ...]:
     """A producer, and a consumer for each mode."""
     consumers = [Script(name=f"c{at}") for at in range(len(modes))]
@@ -202,9 +209,7 @@ def test_repeats() -> None:
     p.sends("t")
     _at(one, 200).gets("m1", trace="t")
     _at(one, 300).gets("m2", trace="t")
-    matching = TransferMatching("tt", TERMS)
-    for each in [*p.transfers, *one.transfers]:
-        matching.saw([*each])
+    matching = _saw(p, one)
     matching.go(one.ns)
     assert matching.repeats == [("c0", "a", BEGUN + 201 * MS, BEGUN + 301 * MS)]
     assert (matching.finals, len(list(matching.open()))) == ([], 1)
@@ -218,9 +223,7 @@ def test_what_is_ahead_of_others_is_a_foretaste() -> None:
     p, one = _three("auto")
     p.sends("t")
     _at(one, 200).gets("m", trace="t")
-    matching = TransferMatching("tt", TERMS)
-    for each in [*p.transfers, *one.transfers]:
-        matching.saw([*each])
+    matching = _saw(p, one)
     matching.go(p.ns)
     (row,) = matching.open()
     assert row[MESSAGES.names.index("outcome")] == "acked"
@@ -242,11 +245,8 @@ def _transfer(kind: s.RowKind, ns: int, **values: Any) -> s.Transfer:
 
 
 def _delivered(ns: int, session: str = "c", **values: Any) -> s.Transfer:
-    return _transfer(
-        s.RowKind.DELIVERED,
-        ns,
-        **{"session": session, "client": session, "subscription": "1", "mode": "client", **values},
-    )
+    known = {"session": session, "client": session, "subscription": "1", "mode": "client", **values}
+    return _transfer(s.RowKind.DELIVERED, ns, **known)
 
 
 @pytest.mark.parametrize(

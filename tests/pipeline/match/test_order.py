@@ -21,17 +21,8 @@ class _Line:
         self._places: dict[int, tuple[int, int]] = {}
 
     def _takes(self, kind: s.RowKind, ns: int, **values: Any) -> int:
-        known = {
-            "key": "o",
-            "ns": ns,
-            "segment": "g",
-            "position": ns,
-            "number": 0,
-            "kind": int(kind),
-            "relay": "r",
-            "destination": self.destination,
-            **values,
-        }
+        usual = {"key": "o", "segment": "g", "number": 0, "relay": "r", "destination": self.destination}
+        known = {**usual, "ns": ns, "position": ns, "kind": int(kind), **values}
         name = self.order.take([known.get(each) for each, _ in s.FIELDS])
         if name not in self.names:
             self.names.append(name)
@@ -73,9 +64,7 @@ def test_the_broker_knows_first_that_somebody_is_gone() -> None:
 
 
 def test_a_topics_message_that_comes_again() -> None:
-    """To the subscriber that nacked it, under a new message-id: when the broker says so, or when there is nothing new;
-    to a new session of a subscriber that went, too. Nothing of it comes to another subscriber.
-    """
+    """To the subscriber that nacked it, or a new session of one that went; nothing comes to another subscriber."""
     line = _Line(topic=True)
     for ns in (1, 2, 3):
         line.sends(ns)

@@ -17,12 +17,9 @@ MIB = 1 << 20
 
 
 def test_small_segments_share_a_task() -> None:
-    """Large ones have their own; the order stays. Where there are few processors tasks are larger, as each writes a
-    file.
-    """
-    arrivals = [
-        SegmentToRead(name, size * MIB) for name, size in [("a", 1), ("b", 1), ("c", 9), ("d", 5), ("e", 0)]
-    ]
+    """Large ones have their own; the order stays. For few processors tasks are larger, as each writes a file."""
+    sizes = {"a": 1, "b": 1, "c": 9, "d": 5, "e": 0}
+    arrivals = [SegmentToRead(name, size * MIB) for name, size in sizes.items()]
     assert frames.shared(arrivals, 2) == [("a", "b", "c"), ("d",), ("e",)]
     assert frames.shared([], 2) == []
     many = [SegmentToRead(str(number), 4 * MIB) for number in range(64)]
@@ -36,9 +33,8 @@ def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
 ) -> None:
     """Once each, however often the batch is done; the table has the columns that it says, whoever writes its files."""
     heads = [b"SEND\ndestination:/queue/a\nx:y\n\n", b"ACK\nid:7\n\n"]
-    good = made.put(
-        tmp_path / "j", made.name(1), made.header(), made.frames(heads, bodies=[(b"b", 1), (b"", 0)])
-    )
+    block = made.frames(heads, bodies=[(b"b", 1), (b"", 0)])
+    good = made.put(tmp_path / "j", made.name(1), made.header(), block)
     torn = made.put(tmp_path / "j", made.name(2), made.header(2), made.frames(heads), made.event("lost")[:-2])
     gone = tmp_path / "j" / made.name(3)
     store = Store(spark, str(tmp_path / "tables"), form)
@@ -55,11 +51,8 @@ def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
         ]
     rows = store.read("frames")
     assert rows.columns == [*FRAMES.names, "date", "hour", "batch"]
-    assert sorted((row.segment, row.number, row.command) for row in rows.collect()) == [
-        (path.stem, number, command)
-        for path in (good, torn)
-        for number, command in enumerate(("SEND", "ACK"))
-    ]
+    wanted = [(path.stem, *each) for path in (good, torn) for each in ((0, "SEND"), (1, "ACK"))]
+    assert sorted((row.segment, row.number, row.command) for row in rows.collect()) == wanted
     (send,) = rows.where("body IS NOT NULL").collect()
     assert (bytes(send.body), send.headers) == (b"b", {"destination": "/queue/a", "x": "y"})
     bad = {row.segment: row for row in store.read("quarantine").collect()}

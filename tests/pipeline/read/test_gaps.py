@@ -61,9 +61,7 @@ def test_what_is_told() -> None:
 
 @pytest.mark.spark
 def test_rows_follow_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
-    """They come with the batch that finds a gap, change with it, and go when it is filled in time; a batch that is done
-    again writes the same.
-    """
+    """They come with the batch that finds a gap, change with it, and go when it is filled in time."""
     settings = Settings(journal="/j", tables=str(tmp_path))
     store = Store(spark, settings.tables)
     runs = Runs(TimeLimits())

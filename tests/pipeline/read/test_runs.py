@@ -7,6 +7,7 @@ from stomprelay.pipeline.read.runs import RunGap, Runs, Segment, number_of, run_
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 TERMS = TimeLimits(patience=600 * SECOND)
+A, B = f"my-relay-{'a' * 8}", f"my-relay-{'b' * 8}"
 
 
 def _segment(number: int, begins: float, ends: float, run: str = "a", *, ended: bool = False) -> Segment:
@@ -44,22 +45,15 @@ def _parts(segments: list[Segment]) -> list[tuple[str, int, int, int, int]]:
 
 
 def test_what_others_are_not_ready_for_waits() -> None:
-    """Where more is there to be read later, a segment is used up to the time at which that begins, and a record more;
-    its rest, and what follows it, when the others have come.
-    """
+    """A segment is used up to where others begin to have more, and a record more; its rest, when they have come."""
     runs = Runs(TERMS)
     assert _parts(runs.arrived([_marked(1, 0, 20), _marked(1, 5, 40, "b")], 12 * SECOND)) == [
         ("a", 1, 14, 0, 1400),
         ("b", 1, 9, 0, 900),
     ]
-    assert (runs.until, runs.newest) == (
-        12 * SECOND,
-        {"my-relay-aaaaaaaa": 13 * SECOND, "my-relay-bbbbbbbb": 13 * SECOND},
-    )
-    assert [(each.rows, each.begin, each.first_ns) for each in runs.waiting] == [
-        (7, 1400, 13 * SECOND),
-        (27, 900, 13 * SECOND),
-    ]
+    assert (runs.until, runs.newest) == (12 * SECOND, {A: 13 * SECOND, B: 13 * SECOND})
+    waiting = [(each.rows, each.begin, each.first_ns) for each in runs.waiting]
+    assert waiting == [(7, 1400, 13 * SECOND), (27, 900, 13 * SECOND)]
     runs = Runs.load(runs.dump(), TERMS)
     assert runs.had(_segment(1, 0, 20).name)
     assert not runs.gaps
@@ -70,7 +64,7 @@ def test_what_others_are_not_ready_for_waits() -> None:
         ("b", 1, 13, 900, 2200),
         ("c", 1, 15, 0, 1500),
     ]
-    assert "my-relay-aaaaaaaa" in runs.present
+    assert A in runs.present
     runs = Runs.load(runs.dump(), TERMS)
     assert _parts(runs.arrived([_marked(2, 30, 31, "c")])) == [
         ("a", 2, 34, 700, 0),
@@ -79,7 +73,7 @@ def test_what_others_are_not_ready_for_waits() -> None:
         ("c", 2, 2, 0, 0),
     ]
     assert (runs.until, runs.waiting) == (31 * SECOND, [])
-    assert runs.present == {"my-relay-bbbbbbbb", "my-relay-cccccccc"}
+    assert runs.present == {B, "my-relay-cccccccc"}
 
 
 def test_what_comes_after_all_that_is_read_waits_as_a_whole() -> None:
@@ -111,7 +105,7 @@ def test_a_run_that_is_forgotten() -> None:
     runs.arrived([_segment(1, 0, 10), _segment(1, 0, 20, "b")])
     runs = Runs.load(runs.dump(), TERMS)
     runs.arrived([_segment(2, day, day + 15, "b")])
-    assert (len(runs.newest), runs.gone) == (1, {"my-relay-aaaaaaaa": 10 * SECOND})
+    assert (len(runs.newest), runs.gone) == (1, {A: 10 * SECOND})
     runs = Runs.load(runs.dump(), TERMS)
     runs.arrived([_segment(3, day + 15, day + 20, "b")])
     assert (len(runs.newest), runs.gone) == (1, {})
@@ -121,34 +115,25 @@ def test_several_relays() -> None:
     """All have been read up to where the one that is behind is; not if it ended, or is too far behind."""
     runs = Runs(TERMS)
     runs.arrived([_segment(1, 0, 10), _segment(1, 0, 50, "b")])
-    assert (runs.until, runs.present) == (10 * SECOND, frozenset({"my-relay-aaaaaaaa", "my-relay-bbbbbbbb"}))
+    assert (runs.until, runs.present) == (10 * SECOND, frozenset({A, B}))
     runs.arrived([_segment(2, 10, 20, ended=True)])
     assert runs.until == 50 * SECOND
     runs.arrived([_segment(1, 55, 60, "c"), _segment(2, 50, 70, "b")])
     assert runs.until == 60 * SECOND
     runs.arrived([_segment(3, 70, 1000, "b")])
-    assert (runs.until, runs.present) == (1000 * SECOND, frozenset({"my-relay-bbbbbbbb"}))
+    assert (runs.until, runs.present) == (1000 * SECOND, frozenset({B}))
     assert runs.newest["my-relay-cccccccc"] == 60 * SECOND
 
 
-def test_a_relay_whose_first_segment_is_missing() -> None:
-    """Nothing is for good that it may have something to say about."""
-    runs = Runs(TERMS)
-    runs.arrived([_segment(2, 30, 40), _segment(1, 0, 50, "b")])
-    assert runs.until == 30 * SECOND
-
-
 def test_what_was_read_stays_read() -> None:
-    """A relay that comes late does not turn time back; one that is silent for days is forgotten."""
+    """A relay that comes late does not turn time back; nothing is for good that a missing first segment may change."""
     runs = Runs(TERMS)
     runs.arrived([_segment(1, 0, 100)])
     runs.arrived([_segment(1, 0, 50, "b")])
     assert runs.until == 100 * SECOND
-    runs.arrived([_segment(2, 100, 100_000)])
-    assert set(runs.newest) == {"my-relay-aaaaaaaa"}
-
-
-A, B = f"my-relay-{'a' * 8}", f"my-relay-{'b' * 8}"
+    runs = Runs(TERMS)
+    runs.arrived([_segment(2, 30, 40), _segment(1, 0, 50, "b")])
+    assert runs.until == 30 * SECOND
 
 
 def test_the_dead_are_not_waited_for() -> None:
@@ -165,9 +150,7 @@ def test_the_dead_are_not_waited_for() -> None:
 
 
 def test_the_silent_are_not_waited_for() -> None:
-    """A relay that promised to speak is taken for dead when it says nothing for twice as long, and a minute; if it
-    speaks all the same, it counts again. One that promised nothing is waited for as long as for anything.
-    """
+    """A relay that breaks its promise to speak is taken for dead after twice as long and a minute, until it speaks."""
     runs = Runs(TERMS)
     promise = _segment(1, 0, 10)._replace(within_ns=20 * SECOND)
     runs.arrived([promise, _segment(1, 0, 110, "b")])
@@ -195,9 +178,7 @@ def test_a_gap_in_a_run_that_is_over_keeps_nothing() -> None:
 
 
 def test_gaps_are_told_as_they_change() -> None:
-    """From the batch on that finds them; one that is filled in time is none any more, of one that is filled too late
-    it is told what came.
-    """
+    """From the batch on that finds them; one filled in time is none any more, of a late one it is told what came."""
     runs = Runs(TERMS)
     runs.arrived([_segment(1, 0, 1)])
     assert runs.gaps == {}
@@ -233,19 +214,16 @@ def test_a_segment_that_comes_twice() -> None:
 
 
 def test_what_is_told_of_each_run() -> None:
-    """How it began and ended, and what it has, of all segments that came: those that wait for others, too. Who is
-    forgotten has a row of its own.
-    """
+    """How it began and ended, and what it has, also of what waits for others; who is forgotten has a row of its own."""
     runs = Runs(TERMS)
     held = _segment(1, 0, 10)._replace(relay="my relay", rows=9, events=2, dropped=3)
     last = _segment(4, 10, 20, ended=True)._replace(relay="my relay", rows=1, events=1, cut=7)
     runs.arrived([held, _segment(1, 0, 30, "b", ended=True), _segment(1, 0, 1, "c"), last])
-    runs.arrived(
-        [_segment(1, 10, 50, "d")._replace(within_ns=1), _segment(2, 50, 900, "e"), _segment(3, 0, 0, "e")]
-    )
+    silent = _segment(1, 10, 50, "d")._replace(within_ns=1)
+    runs.arrived([silent, _segment(2, 50, 900, "e"), _segment(3, 0, 0, "e")])
     runs = Runs.load(runs.dump(), TERMS)
     rows = {name[-1]: row[1:] for name, row in runs.rows().items()}
-    assert rows["a"] == ("my-relay-aaaaaaaa", 0, 20 * SECOND, 20 * SECOND, "stopped", None, 2, 2, 7, 3, 3, 7)
+    assert rows["a"] == (A, 0, 20 * SECOND, 20 * SECOND, "stopped", None, 2, 2, 7, 3, 3, 7)
     assert {each: (row[3] is None, row[4], row[7]) for each, row in rows.items()} == {
         "a": (False, "stopped", 2),
         "b": (False, "stopped", 0),

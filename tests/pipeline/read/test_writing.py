@@ -39,9 +39,8 @@ def content(folder: Path) -> list[dict[str, Any]]:
 def test_what_a_task_reads_it_writes(tmp_path: Path) -> None:
     """All rows, with the table's columns, in a file of which it tells."""
     (tmp_path / "j").mkdir()
-    truth = journals.make(
-        tmp_path / "j", journals.World(500, relays=1, runs=1, deaths=0, bodies=200, age=1e9)
-    )
+    world = journals.World(500, relays=1, runs=1, deaths=0, bodies=200, age=1e9)
+    truth = journals.make(tmp_path / "j", world)
     (segment,) = (tmp_path / "j").iterdir()
     _, row = told(segments.rows(str(segment)), tmp_path / "t")
     assert row["file"].parent == Path("date=2026-11-21/hour=8")
@@ -89,9 +88,8 @@ def test_each_segment_is_told_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize("within", [-1.0, 0, "nan", "inf", "1e10"])
 def test_a_promise_that_no_relay_makes_is_none(tmp_path: Path, within: float | str) -> None:
     """Nobody waits for it."""
-    path = made.put(
-        tmp_path, made.name(), made.header(), made.event("journal alive", facts={"within": within})
-    )
+    said = made.event("journal alive", facts={"within": within})
+    path = made.put(tmp_path, made.name(), made.header(), said)
     (row, _) = told(segments.rows(str(path)), tmp_path / "t")
     assert Segment(*json.loads(row["sums"])[1]).within_ns == 0
 
@@ -107,7 +105,6 @@ def test_each_hour_has_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     rows = told(segments.rows(str(path)), tmp_path / "t")
     for hour in range(3):
         folder = tmp_path / "t" / "date=2026-11-21" / f"hour={8 + hour}"
-        assert sorted(row["number"] for row in content(folder)) == [
-            n for n, each in enumerate(hours) if each == hour
-        ]
+        wanted = [n for n, each in enumerate(hours) if each == hour]
+        assert sorted(row["number"] for row in content(folder)) == wanted
     assert len(rows) == 4 if most == 100 else len(rows) > 4

@@ -13,6 +13,7 @@ from stomprelay.pipeline.replay.command import ReplayWatch, asked, selection, si
 from stomprelay.pipeline.replay.selection import INCOMPLETE, UNCOMMITTED, DestinationTotal, Preview, Selection
 from stomprelay.pipeline.replay.state import BATCH, ReplayState
 from stomprelay.pipeline.stomp.progress import JobProgress
+from tests.pipeline.follow.test_progress import Terminal
 
 SECOND = 1_000_000
 NOW = 1_795_000_000 * SECOND
@@ -31,10 +32,8 @@ def given(*arguments: str) -> argparse.Namespace:
     [
         ([], Selection()),
         (["--where", "size > 3"], Selection(where="size > 3")),
-        (
-            ["--since", "1970-01-01T00:00:01", "--until", "1970-01-01T01:00:02+01:00"],
-            Selection(None, SECOND, 2 * SECOND),
-        ),
+        (["--since", "1970-01-01T00:00:01"], Selection(since=SECOND)),
+        (["--until", "1970-01-01T01:00:02+01:00"], Selection(until=2 * SECOND)),
         (["--since", "24h"], Selection(since=NOW - 86_400 * SECOND)),
         (["--since", "90m", "--until", "30s"], Selection(None, NOW - 5400 * SECOND, NOW - 30 * SECOND)),
         (["--destination", "/queue/x"], Selection(destination="/queue/x")),
@@ -50,39 +49,26 @@ def test_a_selection(arguments: list[str], wanted: Selection) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "said",
     [
-        ["--rate", "0"],
-        ["--rate", "fast"],
-        ["--rate", "inf"],
-        ["--window", "0"],
-        ["--connections", "many"],
-        ["--destination", "/a", "--rename", "/b", "/c"],
-        ["--stomp", "nonsense"],
+        *("--rate 0", "--rate fast", "--rate inf", "--window 0", "--connections many"),
+        *("--destination /a --rename /b /c", "--stomp nonsense"),
     ],
 )
-def test_wrong_usage(arguments: list[str]) -> None:
+def test_wrong_usage(said: str) -> None:
     """argparse tells it."""
     with pytest.raises(SystemExit):
-        given(*arguments)
+        given(*said.split())
 
 
 def test_what_makes_a_replay_another_one() -> None:
     """What is sent and where; not how fast, nor as whom."""
     usual = asked(given())
     assert asked(given("--rate", "5", "--window", "9", "--login", "x", "--connections", "3")) == usual
-    for change in (
-        ["--where", "true"],
-        ["--since", "24h"],
-        ["--until", "1h"],
-        ["--destination", "/x"],
-        ["--rename", "/a", "/b"],
-        ["--key-header", "k"],
-        ["--skip-incomplete"],
-        ["--to", "tcp://127.0.0.1:1"],
-        ["--tables", "/other"],
-    ):
-        assert asked(given(*change)) != usual
+    changes = ["--where true", "--since 24h", "--until 1h", "--destination /x", "--rename /a /b"]
+    changes += ["--key-header k", "--skip-incomplete", "--to tcp://127.0.0.1:1", "--tables /other"]
+    for change in changes:
+        assert asked(given(*change.split())) != usual
 
 
 def test_how_the_sink_is_told(tmp_path: Path) -> None:
@@ -133,11 +119,7 @@ TO = ["--to", "tcp://127.0.0.1:1"]
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail where Spark would be started: it takes long."""
-
-    def refused(*_: object, **__: object) -> None:
-        raise AssertionError("Spark was started")
-
-    monkeypatch.setattr(options, "session", refused)
+    monkeypatch.setattr(options, "session", lambda *_, **__: pytest.fail("Spark was started"))
 
 
 def frozen(folder: Path, tables: Path, *more: str) -> list[str]:
@@ -199,9 +181,8 @@ def test_what_is_refused_in_a_sentence(
 
 def preview(messages: int, left_out: dict[str, int], blanked: list[str] | None = None) -> Preview:
     """A selection with so many messages to one destination."""
-    return Preview(
-        [DestinationTotal("/queue/a", messages, 0, "", "")] if messages else [], left_out, blanked or []
-    )
+    lines = [DestinationTotal("/queue/a", messages, 0, "", "")] if messages else []
+    return Preview(lines, left_out, blanked or [])
 
 
 def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,23 +196,18 @@ def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_incomplete_messages_are_an_error() -> None:
-    """Unless they may be left out: nobody wants to find that later."""
-    with pytest.raises(ValueError, match="of 9 messages 4 have bodies that were not"):
-        command._judge(given(), preview(5, {INCOMPLETE: 4}))
-
-
-def test_nothing_to_send_is_an_error() -> None:
-    """With a reason where there is one."""
-    with pytest.raises(ValueError, match=r"^no message was selected$"):
-        command._judge(given(), preview(0, {}))
-    with pytest.raises(ValueError, match=r"^no message was selected but those that are left out$"):
-        command._judge(given(), preview(0, {UNCOMMITTED: 1}))
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+@pytest.mark.parametrize(
+    ("messages", "left_out", "said"),
+    [
+        (5, {INCOMPLETE: 4}, "of 9 messages 4 have bodies that were not"),
+        (0, {}, r"^no message was selected$"),
+        (0, {UNCOMMITTED: 1}, r"^no message was selected but those that are left out$"),
+    ],
+)
+def test_what_is_an_error(messages: int, left_out: dict[str, int], said: str) -> None:
+    """Incomplete messages, unless they may be left out, for nobody wants to find that later; and nothing to send."""
+    with pytest.raises(ValueError, match=said):
+        command._judge(given(), preview(messages, left_out))
 
 
 class Scene:
@@ -244,29 +220,22 @@ class Scene:
 
 
 @pytest.mark.parametrize(
-    ("confirmed", "seconds", "said"),
+    ("before", "confirmed", "seconds", "said"),
     [
-        (0, 0, "0 of 2,000 messages confirmed"),
-        (500, 5, "500 of 2,000 messages confirmed, 100/s, 15 s left"),
-        (20, 40, "20 of 2,000 messages confirmed, 0/s, 66 min left"),
-        (1, 60, "1 of 2,000 messages confirmed, 0/s, 33 h 19 min left"),
-        (2000, 1, "2,000 of 2,000 messages confirmed, 2,000/s, 0 s left"),
+        (0, 0, 0, "0 of 2,000 messages confirmed"),
+        (0, 500, 5, "500 of 2,000 messages confirmed, 100/s, 15 s left"),
+        (0, 20, 40, "20 of 2,000 messages confirmed, 0/s, 66 min left"),
+        (0, 1, 60, "1 of 2,000 messages confirmed, 0/s, 33 h 19 min left"),
+        (0, 2000, 1, "2,000 of 2,000 messages confirmed, 2,000/s, 0 s left"),
+        (1000, 1100, 10, "1,100 of 2,000 messages confirmed, 10/s, 90 s left"),
     ],
 )
-def test_the_line(confirmed: int, seconds: float, said: str) -> None:
-    """How many of how many, how fast, how long."""
-    scene = Scene(io.StringIO())
+def test_the_line(before: int, confirmed: int, seconds: float, said: str) -> None:
+    """How many of how many, how fast, how long; what an earlier run sent is no speed of this one."""
+    scene = Scene(io.StringIO(), before)
     scene.confirmed = confirmed
     scene.now += seconds
     assert scene.watch.line() == said
-
-
-def test_what_an_earlier_run_sent_is_no_speed_of_this_one() -> None:
-    """The rate is that of messages confirmed since this run began."""
-    scene = Scene(io.StringIO(), before=1000)
-    scene.now += 10
-    scene.confirmed = 1100
-    assert scene.watch.line() == "1,100 of 2,000 messages confirmed, 10/s, 90 s left"
 
 
 def test_elsewhere_lines_are_few() -> None:
@@ -281,9 +250,7 @@ def test_elsewhere_lines_are_few() -> None:
 
 def test_an_interrupt_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once what goes on has ended, too: whoever interrupts stops that as well."""
-    out = Terminal()
-    stopped = threading.Event()
-    ended = threading.Event()
+    stopped, ended = threading.Event(), threading.Event()
 
     def interrupted() -> int:
         stopped.set()
@@ -295,5 +262,5 @@ def test_an_interrupt_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(command, "OFTEN", 0.001)
     with pytest.raises(KeyboardInterrupt):
-        ReplayWatch(out, 2, 0, interrupted).follow(work)
+        ReplayWatch(Terminal(), 2, 0, interrupted).follow(work)
     assert ended.is_set()

@@ -17,12 +17,12 @@ from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
 from tests.pipeline.rows import SECOND, START_NS, told
 
+pytestmark = pytest.mark.spark
+
 Frames = Callable[..., Store]
 Known = dict[int, dict[str, Any]]
 
 ORDER = ("turn_ns", "segment", "position", "number")
-
-
 Rows = dict[str, list[Any]]
 CONDITIONS = {
     "destination = '/queue/b' OR headers['kind'] = 'new'": [1, 2],
@@ -111,19 +111,11 @@ CASES: dict[str, tuple[list[dict[str, Any]], Known]] = {
     ),
     "transactions": (
         [
-            said(1, "BEGIN", "t"),
-            inside(2, "t"),
-            said(3, "ABORT", "t"),
-            said(4, "BEGIN", "t"),
-            inside(5, "t"),
-            inside(6, "t"),
-            send(7, "/queue/a", b"x"),
-            said(8, "COMMIT", "t"),
-            inside(9, "t"),
-            inside(10, "u"),
-            said(11, "COMMIT", "u", session="another"),
-            inside(12, "v"),
-            said(13, "COMMIT", "v"),
+            *(said(1, "BEGIN", "t"), inside(2, "t"), said(3, "ABORT", "t")),
+            *(said(4, "BEGIN", "t"), inside(5, "t"), inside(6, "t")),
+            *(send(7, "/queue/a", b"x"), said(8, "COMMIT", "t"), inside(9, "t")),
+            *(inside(10, "u"), said(11, "COMMIT", "u", session="another")),
+            *(inside(12, "v"), said(13, "COMMIT", "v")),
         ],
         {12: {"outcome": "aborted", "transaction": "v"}},
     ),
@@ -150,11 +142,8 @@ CASES: dict[str, tuple[list[dict[str, Any]], Known]] = {
 @pytest.fixture(scope="module")
 def everything(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """By case the rows that are selected where no condition is given, in order of the turns."""
-    many = [
-        {**one, "segment": name, "session": f"{name} {one['session']}"}
-        for name, (frames, _) in CASES.items()
-        for one in frames
-    ]
+    own = {name: [{**one, "segment": name} for one in frames] for name, (frames, _) in CASES.items()}
+    many = [{**one, "session": f"{name} {one['session']}"} for name, frames in own.items() for one in frames]
     tables = archive.write(tmp_path_factory.mktemp("selection") / "tables", many)
     ((name, known),) = [(name, known) for name, (_, known) in CASES.items() if known]
     archive.messages(tables, {number: {**one, "segment": name} for number, one in known.items()})
@@ -162,38 +151,25 @@ def everything(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return {name: [row for row in rows if row.segment == name] for name in CASES}
 
 
-@pytest.mark.spark
 def test_a_client_s_sends_are_selected(everything: Rows) -> None:
     """Nothing that a broker said, no other command, no event."""
-    assert [(row.number, row.destination, row.reason) for row in everything["sends"]] == [
-        (1, "/queue/a", None),
-        (4, "/queue/b", None),
-    ]
+    found = [(row.number, row.destination, row.reason) for row in everything["sends"]]
+    assert found == [(1, "/queue/a", None), (4, "/queue/b", None)]
 
 
-@pytest.mark.spark
 def test_by_time(frames: Frames) -> None:
     """Since includes, until does not; both are exact where the column `seen_at` is not."""
     store = frames(*(send(number, "/queue/a", b"x") for number in range(5)))
     at = START_NS // 1000
-    times = [
-        Selection(since=at + 1000, until=at + 3000),
-        Selection(until=at),
-        Selection(since=at + 3600 * 1_000_000),
-    ]
-    assert found(store, times) == [[1, 2], [], []]
+    times = [(at + 1000, at + 3000), (None, at), (at + 3600 * 1_000_000, None)]
+    assert found(store, [Selection(None, *each) for each in times]) == [[1, 2], [], []]
 
 
-@pytest.mark.spark
 def test_by_condition(frames: Frames) -> None:
-    """Over columns of `frames` and of `messages`, where the frame's are meant by names that both have. While a batch is
-    at work a row that may change is still there beside the final one, which alone counts.
-    """
+    """Over columns of `frames`, which are meant by names that both have, and of the final rows of `messages`."""
     store = frames(
         send(1, "/queue/a", b"x", headers={"kind": "new"}),
-        send(2, "/queue/b", b"x"),
-        send(3, "/queue/c", b"x"),
-        send(4, "/queue/d", b"x"),
+        *(send(number, f"/queue/{to}", b"x") for number, to in ((2, "b"), (3, "c"), (4, "d"))),
         messages={
             1: {"outcome": "acked", "redelivered": 2},
             2: {"outcome": "undelivered"},
@@ -204,7 +180,6 @@ def test_by_condition(frames: Frames) -> None:
     assert found(store, [Selection(where=where) for where in CONDITIONS]) == [*CONDITIONS.values()]
 
 
-@pytest.mark.spark
 def test_transactions(everything: Rows) -> None:
     """Only what was committed is sent, in the turn of the COMMIT. A name may be used again."""
     assert [(row.number, row.reason, row.turn_ns) for row in everything["transactions"]] == [
@@ -218,7 +193,6 @@ def test_transactions(everything: Rows) -> None:
     ]
 
 
-@pytest.mark.spark
 def test_a_commit_may_come_after_the_time_that_was_asked_for(frames: Frames) -> None:
     """The SEND is what was asked for."""
     store = frames(inside(1, "t"), {**said(2, "COMMIT", "t"), "ns": START_NS + 100 * SECOND})
@@ -226,29 +200,21 @@ def test_a_commit_may_come_after_the_time_that_was_asked_for(frames: Frames) -> 
     assert found(store, [Selection(since=at, until=at + 2000)], "number", "reason") == [[(1, None)]]
 
 
-@pytest.mark.spark
 def test_bodies_that_are_not_whole(everything: Rows) -> None:
     """Of none the journal has nothing to keep; of the others all is needed."""
-    assert [(row.number, row.reason) for row in everything["bodies"]] == [
-        (1, None),
-        (2, None),
-        (3, "incomplete"),
-        (4, "incomplete"),
-    ]
+    found = [(row.number, row.reason) for row in everything["bodies"]]
+    assert found == [(1, None), (2, None), (3, "incomplete"), (4, "incomplete")]
 
 
-@pytest.mark.spark
 def test_what_is_kept_of_a_message(everything: Rows) -> None:
     """All headers but those that the journal has no values of; whether there was a content-length."""
-    assert [
-        (row.headers, row.content_length, bytes(row.body), row.blanked) for row in everything["kept"]
-    ] == [
-        ({"destination": "/queue/a", "content-length": "1", "n": "1"}, True, b"x", ["token"]),
-        ({"destination": "/queue/a", "n": "2"}, False, b"y", []),
-    ]
+    first, second = everything["kept"]
+    assert first.headers == {"destination": "/queue/a", "content-length": "1", "n": "1"}
+    assert (first.content_length, bytes(first.body), first.blanked) == (True, b"x", ["token"])
+    assert second.headers == {"destination": "/queue/a", "n": "2"}
+    assert (second.content_length, bytes(second.body), second.blanked) == (False, b"y", [])
 
 
-@pytest.mark.spark
 def test_where_messages_go(frames: Frames) -> None:
     """To one place, or with prefixes replaced, the longest first; a blanked destination is known to nobody."""
     store = frames(
@@ -260,7 +226,6 @@ def test_where_messages_go(frames: Frames) -> None:
         assert found_here == list(zip(places, reasons, strict=True))
 
 
-@pytest.mark.spark
 def test_a_condition_that_means_nothing(frames: Frames) -> None:
     """Spark's reason, in a line; one that is about values comes when they are read."""
     store = frames(send(1, "/queue/a", b"x", headers={"n": "one"}))
@@ -274,18 +239,14 @@ def test_a_condition_that_means_nothing(frames: Frames) -> None:
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.spark
 def test_no_tables(spark: SparkSession, tmp_path: Path) -> None:
     """Neither a folder that is not there nor one in which nothing is yet."""
-    with pytest.raises(
-        StoreError, match=r"there is no table `frames` in .*/nowhere yet: `stomprelay-pipeline once`"
-    ):
-        selected(Store(spark, str(tmp_path / "nowhere")), Selection())
-    with pytest.raises(StoreError, match="there is no table `frames`"):
-        selected(Store(spark, str(tmp_path)), Selection())
+    for folder in (tmp_path / "nowhere", tmp_path):
+        said = f"there is no table `frames` in {folder} yet: `stomprelay-pipeline once`"
+        with pytest.raises(StoreError, match=said):
+            selected(Store(spark, str(folder)), Selection())
 
 
-@pytest.mark.spark
 def test_by_destination(spark: SparkSession, tmp_path: Path) -> None:
     """Where messages would go, how many, and from when to when."""
     rows = [
@@ -307,17 +268,14 @@ def test_by_destination(spark: SparkSession, tmp_path: Path) -> None:
 def test_as_a_table() -> None:
     """Numbers stand right, names left."""
     out = io.StringIO()
-    Preview(
-        [
-            DestinationTotal("/queue/orders", 2000, 7, "then", "now"),
-            DestinationTotal("/b", 1, 12345, "a", "b"),
-        ],
-        {},
-        [],
-    ).show(out)
-    assert out.getvalue() == (
-        "destination    messages  octets  first  last\n"
-        "-------------  --------  ------  -----  ----\n"
-        "/queue/orders     2,000       7  then   now\n"
-        "/b                    1  12,345  a      b\n"
-    )
+    lines = [
+        DestinationTotal("/queue/orders", 2000, 7, "then", "now"),
+        DestinationTotal("/b", 1, 12345, "a", "b"),
+    ]
+    Preview(lines, {}, []).show(out)
+    assert out.getvalue().splitlines() == [
+        "destination    messages  octets  first  last",
+        "-------------  --------  ------  -----  ----",
+        "/queue/orders     2,000       7  then   now",
+        "/b                    1  12,345  a      b",
+    ]

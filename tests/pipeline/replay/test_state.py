@@ -8,27 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from stomprelay.pipeline.replay import state as module
 from stomprelay.pipeline.replay.selection import Selection, selected
-from stomprelay.pipeline.replay.state import (
-    BATCH,
-    ConfirmedBatch,
-    Frozen,
-    ReplayState,
-    StateError,
-    read,
-    write,
-)
+from stomprelay.pipeline.replay.state import BATCH, Frozen, ReplayState, StateError
 from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.store.store import Store
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
 
-ASKED: dict[str, Any] = {
-    "where": "size > 3",
-    "since": None,
-    "rename": [["/a", "/b"]],
-    "skip_incomplete": False,
-}
+ASKED = {"where": "size > 3", "since": None, "rename": [["/a", "/b"]], "skip_incomplete": False}
 
 
 def frozen(state: ReplayState, *counts: int) -> Frozen:
@@ -68,14 +56,9 @@ def test_confirmed_messages_are_counted(tmp_path: Path) -> None:
 
 def test_one_replay_at_a_time(tmp_path: Path) -> None:
     """A second one would send everything twice."""
-    with (
-        ReplayState(tmp_path),
-        pytest.raises(StateError, match="another replay is at work on it"),
-        ReplayState(tmp_path),
-    ):
-        pass
-    with ReplayState(tmp_path):
-        pass
+    for _ in range(2):
+        with ReplayState(tmp_path), pytest.raises(StateError, match="another replay is at work on it"):
+            ReplayState(tmp_path).__enter__()
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
@@ -89,11 +72,8 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     """The error says why."""
     (tmp_path / "file").touch()
-    with (
-        pytest.raises(StateError, match="cannot be used: Not a directory"),
-        ReplayState(tmp_path / "file" / "state"),
-    ):
-        pass
+    with pytest.raises(StateError, match="cannot be used: Not a directory"):
+        ReplayState(tmp_path / "file" / "state").__enter__()
 
 
 def test_half_a_selection_is_none(tmp_path: Path) -> None:
@@ -138,12 +118,8 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
 
 def messages(path: Path, passed: int = 0) -> list[dict[str, Any]]:
     """All of a file that is not passed over."""
-    return [
-        row
-        for batch in read(path, passed)
-        if not isinstance(batch, ConfirmedBatch)
-        for row in batch.to_pylist()
-    ]
+    found = (each for each in module.read(path, passed) if not isinstance(each, module.ConfirmedBatch))
+    return [row for batch in found for row in batch.to_pylist()]
 
 
 @pytest.mark.spark
@@ -160,7 +136,7 @@ def test_each_connection_has_a_file(spark: SparkSession, tmp_path: Path) -> None
         send(404, "/queue/d0", b"x", headers={"token": "***"}),
     ]
     store = Store(spark, str(archive.write(tmp_path / "tables", rows)))
-    files = write(selected(store, Selection()), tmp_path / "a place", 3)
+    files = module.write(selected(store, Selection()), tmp_path / "a place", 3)
     assert sum(count for _, count in files) == 301
     assert 1 < len(files) <= 3
     places: dict[str, set[Path]] = {}
@@ -179,7 +155,7 @@ def test_a_query_that_fails(spark: SparkSession, tmp_path: Path) -> None:
     """In the middle of the work, with Spark's reason."""
     store = Store(spark, str(archive.write(tmp_path / "tables", archive.orders(3, 1))))
     with pytest.raises(ValueError, match="cannot be cast"):
-        write(selected(store, Selection(where="headers['kind'] > 1")), tmp_path / "a", 2)
+        module.write(selected(store, Selection(where="headers['kind'] > 1")), tmp_path / "a", 2)
 
 
 def large(path: Path, count: int, group: int, body: bytes = b"") -> Path:
@@ -193,9 +169,9 @@ def large(path: Path, count: int, group: int, body: bytes = b"") -> Path:
 def test_what_was_sent_is_not_read_again(tmp_path: Path, passed: int) -> None:
     """Groups of rows that are confirmed are passed over; the rest keeps its place."""
     path = large(tmp_path / "part", 25, 10)
-    batches = list(read(path, passed))
+    batches = list(module.read(path, passed))
     assert sum(batch.num_rows for batch in batches) == 25
-    whole = sum(isinstance(batch, ConfirmedBatch) for batch in batches)
+    whole = sum(isinstance(batch, module.ConfirmedBatch) for batch in batches)
     assert whole == (3 if passed == 25 else passed // 10)
     rest = [row["number"] for row in messages(path, passed)]
     assert rest == list(range(whole * 10, 25))
@@ -204,4 +180,4 @@ def test_what_was_sent_is_not_read_again(tmp_path: Path, passed: int) -> None:
 def test_large_bodies_come_in_small_batches(tmp_path: Path) -> None:
     """What is in memory is bounded by octets."""
     path = large(tmp_path / "part", 64, 64, b"x" * (1 << 20))
-    assert max(batch.num_rows for batch in read(path, 0)) <= 4
+    assert max(batch.num_rows for batch in module.read(path, 0)) <= 4

@@ -17,20 +17,16 @@ import pytest
 
 from stomprelay.pipeline.replay.state import BATCH
 from stomprelay.pipeline.replay.task import DDL, LOGGER, SCHEMA, alone, logged, run, sender
+from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.spark.launch import LEVELS
+from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
-from stomprelay.pipeline.stomp.sending import SendFrames, SharedRate
+from stomprelay.pipeline.stomp.sending import SharedRate
 from tests.e2e.raw import Connection, ScriptedBroker, headers
 from tests.pipeline.stomp import rig
 
-FIELDS = pa.schema(
-    [
-        ("destination", pa.string()),
-        ("headers", pa.map_(pa.string(), pa.string())),
-        ("body", pa.binary()),
-        ("content_length", pa.bool_()),
-    ]
-)
+TYPES = (pa.string(), arrow.MAP, pa.binary(), pa.bool_())
+FIELDS = pa.schema(zip(("destination", "headers", "body", "content_length"), TYPES, strict=True))
 
 
 def batch(*rows: tuple[str, dict[str, str], bytes | None, bool]) -> pa.RecordBatch:
@@ -60,8 +56,7 @@ class Running:
         self._thread = threading.Thread(target=self._run, args=(sink, what))
         self._thread.start()
 
-    def _run(self, *arguments: Any) -> None:
-        sink, what = arguments
+    def _run(self, sink: Sink, what: Path) -> None:
         self.answer = run(sink, 0, what, "job")
 
     def ended(self) -> tuple[int, str | None] | None:
@@ -77,45 +72,12 @@ def receipt(frame: bytes) -> bytes:
 def serve(peer: Connection) -> list[bytes]:
     """Confirm everything up to DISCONNECT; answers the SENDs."""
     found: list[bytes] = []
-    while True:
-        frame = peer.frame()
+    while not (frame := peer.frame()).startswith(b"DISCONNECT"):
+        found.append(frame)
         if b"receipt" in headers(frame):
             peer.write(receipt(frame))
-        if frame.startswith(b"DISCONNECT"):
-            return found
-        found.append(frame)
-
-
-def test_content_length_stands_where_it_stood() -> None:
-    """ActiveMQ takes a message with it for octets, without it for text."""
-    sends = SendFrames(rig.sink(persistent="false"), "job/0/0")
-    rows = batch(
-        ("/queue/a", {"content-length": "2", "kind": "x"}, b"ab", True),
-        ("/queue/a", {"kind": "content-length:2\n", "xcontent-length": "2"}, b"ab", False),
-        ("/queue/content-length:0", {}, None, False),
-        ("/queue/a", {}, b"\0", False),
-    )
-    assert list(sends.of(rows, 7)) == [
-        (b"destination:/queue/a\nkind:x\ncontent-length:2\nrelay-key:job/0/0/7\n", b"ab"),
-        (
-            b"destination:/queue/a\nkind:content-length\\c2\\n\nxcontent-length:2\nrelay-key:job/0/0/8\n",
-            b"ab",
-        ),
-        (b"destination:/queue/content-length\\c0\nrelay-key:job/0/0/9\n", b""),
-        (b"destination:/queue/a\ncontent-length:1\nrelay-key:job/0/0/10\n", b"\0"),
-    ]
-
-
-def test_headers_that_must_not_be() -> None:
-    """What belongs to the first SEND alone, to the relay or to another replay is not said again."""
-    said = dict.fromkeys(
-        ["receipt", "transaction", "relay-trace", "relay-resent", "relay-copy", "relay-key", "destination"],
-        "old",
-    )
-    ((head, _),) = SendFrames(rig.sink(persistent="false"), "p").of(
-        batch(("/queue/a", {**said, "n": "1"}, b"", True)), 0
-    )
-    assert head == b"destination:/queue/a\nn:1\ncontent-length:0\nrelay-key:p/0\n"
+    peer.write(receipt(frame))
+    return found
 
 
 def test_a_share_is_sent_and_noted(broker: ScriptedBroker, tmp_path: Path) -> None:
@@ -125,9 +87,8 @@ def test_a_share_is_sent_and_noted(broker: ScriptedBroker, tmp_path: Path) -> No
     found = serve(rig.accept(broker))
     assert running.ended() == (5, None)
     assert [frame.partition(b"\n\n")[2] for frame in found] == [b"%d\0" % number for number in range(5)]
-    assert [headers(frame)[b"relay-key"] for frame in found] == [
-        b"job/0/0/%d" % number for number in range(5)
-    ]
+    keys = [headers(frame)[b"relay-key"] for frame in found]
+    assert keys == [b"job/0/0/%d" % number for number in range(5)]
     assert running.progress.position(BATCH, 0) == 5
     assert Running(broker, tmp_path, what).ended() == (0, None)
     assert not select.select([broker._socket], [], [], 0)[0]

@@ -13,8 +13,12 @@ class Element:
 
     name: str
     attributes: dict[str, str]
-    children: list["Element"] = field(default_factory=list)
     pieces: list["str | Element"] = field(default_factory=list)
+
+    @property
+    def children(self) -> list["Element"]:
+        """The elements right in it."""
+        return [piece for piece in self.pieces if isinstance(piece, Element)]
 
     @property
     def text(self) -> str:
@@ -77,7 +81,6 @@ class Outline(HTMLParser):
         names = [name for name, _ in attrs]
         assert len(names) == len(set(names)), f"<{tag}> says an attribute twice"
         element = Element(tag, {name: value or "" for name, value in attrs})
-        self._open[-1].children.append(element)
         self._open[-1].pieces.append(element)
         return element
 

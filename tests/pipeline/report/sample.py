@@ -7,23 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stomprelay.pipeline.read.frames import QuarantineRow
-from stomprelay.pipeline.report.findings import (
-    ClientFigures,
-    Destination,
-    Earlier,
-    Episode,
-    Failover,
-    Findings,
-    Latency,
-    Name,
-    Percentiles,
-    Rest,
-    Series,
-    Span,
-    Stuck,
-    Trouble,
-    Way,
-)
+from stomprelay.pipeline.report import findings as report
+from stomprelay.pipeline.report.findings import Episode, Findings, Name, Percentiles, Rest, Span
 from stomprelay.pipeline.report.text import DAY, HOUR, SECOND, Micros
 
 BEGIN: Micros = 1_795_248_000 * SECOND  # 21 November 2026, 08:00 UTC
@@ -82,7 +67,9 @@ def sample(
         times = Percentiles(100, 1_900 + 400 * rank, 9_000, 34_000 * rank, 4_300_000)
         sparks = [chance.randrange(100) for _ in range(40)]
         told = (made, times, lost, 4_000_000 // rank, sparks)
-        destinations.append(Destination(name, sent, sent * (3 if "topic" in name else 1), sent * 310, *told))
+        destinations.append(
+            report.Destination(name, sent, sent * (3 if "topic" in name else 1), sent * 310, *told)
+        )
     return Findings(
         span=span,
         relays=("relay-a", "relay-b"),
@@ -99,14 +86,16 @@ def sample(
         destinations=destinations,
         total_destinations=len(names),
         clients=[
-            ClientFigures(name, 90_000 // at, 70_000 // (13 - at), 9_000_000 // at, 7 * (at == 4))
+            report.ClientFigures(name, 90_000 // at, 70_000 // (13 - at), 9_000_000 // at, 7 * (at == 4))
             for at, name in enumerate((*PRODUCERS, *CONSUMERS)[:10], start=1)
         ],
         total_clients=len(PRODUCERS) + len(CONSUMERS),
         errors=[chance.choice((0, 0, 0, 0, 1)) + 9 * (span.index(lost) == n) for n in range(span.bins)],
         troubles=[
-            Trouble("The broker went and no other is there", "relay", 31, 31, lost, recovered),
-            Trouble("not authorized to access: /queue/payments", "broker", 7, 1, begin, begin + length // 2),
+            report.Trouble("The broker went and no other is there", "relay", 31, 31, lost, recovered),
+            report.Trouble(
+                "not authorized to access: /queue/payments", "broker", 7, 1, begin, begin + length // 2
+            ),
         ],
         total_troubles=2,
         octets=sum(one.octets for one in destinations),
@@ -115,7 +104,7 @@ def sample(
 
 def _series(
     chance: random.Random, span: Span, names: Sequence[str], recorded: Sequence[bool]
-) -> list[Series]:
+) -> list[report.Series]:
     made = []
     all_names: list[Name] = [*names[:6], Rest.OTHERS]
     for rank, name in enumerate(all_names):
@@ -127,20 +116,20 @@ def _series(
             for wave, known in zip(waves, recorded, strict=True)
         ]
         fan = 3 if isinstance(name, str) and "topic" in name else 1
-        made.append(Series(name, sent, [fan * number for number in sent]))
+        made.append(report.Series(name, sent, [fan * number for number in sent]))
     return made
 
 
 def _latency(
     chance: random.Random, span: Span, base: float, recorded: Sequence[bool], lost: Micros
-) -> Latency:
+) -> report.Latency:
     bins = []
     for n, known in enumerate(recorded):
         slow = 900.0 if n == span.index(lost) else 1 + 0.4 * math.sin(n / 9)
         p50 = base * (1 + 0.1 * chance.random()) * (1 if slow > 100 else slow)
         times = [int(p50 * factor) for factor in (1, 2.5 + slow / 9, 6 + slow, 1200)]
         bins.append(Percentiles(100, *times) if known else Percentiles(0))
-    return Latency(bins, Percentiles(1000, int(base), int(base * 3), int(base * 14), int(base * 1100)))
+    return report.Latency(bins, Percentiles(1000, int(base), int(base * 3), int(base * 14), int(base * 1100)))
 
 
 def _outcomes(chance: random.Random, total: int) -> dict[str, int]:
@@ -149,17 +138,21 @@ def _outcomes(chance: random.Random, total: int) -> dict[str, int]:
     return {"acked": total - sum(made.values()), **made, "unconfirmed": chance.choice((0, 0, 2))}
 
 
-def _failovers(lost: Micros, recovered: Micros, length: Micros) -> list[Failover]:
+def _failovers(lost: Micros, recovered: Micros, length: Micros) -> list[report.Failover]:
     a, b, c = BROKERS
     moved, gone = lost + length // 4, lost + length // 2
     return [
-        Failover("main", a, (b, c), lost, recovered, False, 37, 36, 1, 2_100_000, 4_180_000, 128, 19, 6),
-        Failover("main", b, (c,), moved, moved + 30 * SECOND, True, 12, 12, 0, 220_000, 410_000, 9, 0, 0),
-        Failover("main", c, (), gone, None, False, 2, 0, 0, None, None, 0, 0, 0),
+        report.Failover(
+            "main", a, (b, c), lost, recovered, False, 37, 36, 1, 2_100_000, 4_180_000, 128, 19, 6
+        ),
+        report.Failover(
+            "main", b, (c,), moved, moved + 30 * SECOND, True, 12, 12, 0, 220_000, 410_000, 9, 0, 0
+        ),
+        report.Failover("main", c, (), gone, None, False, 2, 0, 0, None, None, 0, 0, 0),
     ]
 
 
-def _stuck(begin: Micros, length: Micros) -> list[Stuck]:
+def _stuck(begin: Micros, length: Micros) -> list[report.Stuck]:
     a, b, c = BROKERS
     third, half = begin + length // 3, begin + length // 2
     mailer = Episode(third, None, 500, c, begin + length - third)
@@ -170,21 +163,21 @@ def _stuck(begin: Micros, length: Micros) -> list[Stuck]:
     ]
     audit = Episode(third, third + 70 * SECOND, 4, a, 70 * SECOND, "acked")
     return [
-        Stuck("mailer", "mail-1", "/queue/mail.outgoing", [mailer]),
-        Stuck("dashboard", "0", "/topic/prices.eu", dashboard),
-        Stuck("audit-writer", None, "/topic/audit", [audit]),
+        report.Stuck("mailer", "mail-1", "/queue/mail.outgoing", [mailer]),
+        report.Stuck("dashboard", "0", "/topic/prices.eu", dashboard),
+        report.Stuck("audit-writer", None, "/topic/audit", [audit]),
     ]
 
 
-def _ways(chance: random.Random, names: Sequence[str]) -> list[Way]:
+def _ways(chance: random.Random, names: Sequence[str]) -> list[report.Way]:
     ways = []
     for rank, name in enumerate(names[:8]):
         for producer in chance.sample(PRODUCERS, 2):
             for consumer in chance.sample(CONSUMERS, 2 if "topic" in name else 1):
-                ways.append(Way(producer, name, consumer, 90_000 // (rank + 1) ** 2))
-    ways.append(Way(Rest.OTHERS, Rest.OTHERS, Rest.OTHERS, 4_000))
-    ways.append(Way(None, names[0], CONSUMERS[0], 9_000))
-    ways.append(Way(PRODUCERS[0], names[0], None, 2_500))
+                ways.append(report.Way(producer, name, consumer, 90_000 // (rank + 1) ** 2))
+    ways.append(report.Way(Rest.OTHERS, Rest.OTHERS, Rest.OTHERS, 4_000))
+    ways.append(report.Way(None, names[0], CONSUMERS[0], 9_000))
+    ways.append(report.Way(PRODUCERS[0], names[0], None, 2_500))
     return ways
 
 
@@ -195,7 +188,7 @@ def compared(findings: Findings) -> Findings:
     before = sample(2, until - since, begin=since)
     before = replace(before, destinations=before.destinations[::2], clients=before.clients[::2])
     before = replace(before, failovers=[], stuck=[], total_stuck=0, errors=[0] * span.bins)
-    earlier = Earlier("day", since, until, since, until, before, ("/queue/old", "/queue/older"))
+    earlier = report.Earlier("day", since, until, since, until, before, ("/queue/old", "/queue/older"))
     return replace(findings, earlier=earlier)
 
 

@@ -9,70 +9,30 @@ from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store.store import Store
-from tests.pipeline.rows import FRAME, MESSAGE, START, write
+from tests.pipeline.rows import COUNTS, FRAME, MESSAGE, START, STUCK_AT, STUCK_WHO, write
 
 Values = Mapping[str, Any]
 
+_TO: Final = {"destination": "/queue/a", "client": "alice", "direction": "to_broker"}
+_SUMS: Final = {"frames": 1, "messages": 1, "octets": 100, "body_octets": 10, "errors": 0}
+_OUTAGE: Final = {"upstream": "main", "broker": "a:61613", "moved_to": ["b:61613"], "planned": False}
+_RUN: Final = {"relay": "r1", "run": "0000000a", "outcome": "running"}
+_NUMBERS: Final = ("segments", "missing", "frames", "events", "dropped", "torn")
+_TIMED: Final = ("receipt_count", "delivery_count", "ack_count")
 USUAL: Final[Mapping[str, Values]] = {
     "frames": FRAME,
     "messages": MESSAGE,
-    "traffic": {
-        "minute": START,
-        "destination": "/queue/a",
-        "client": "alice",
-        "direction": "to_broker",
-        "frames": 1,
-        "messages": 1,
-        "octets": 100,
-        "body_octets": 10,
-        "errors": 0,
-    },
-    "latency": {
-        "minute": START,
-        "destination": "/queue/a",
-        **{f"{name}_count": 1 for name in ("receipt", "delivery", "ack")},
-    },
+    "traffic": {"minute": START, **_TO, **_SUMS},
+    "latency": {"minute": START, "destination": "/queue/a", **dict.fromkeys(_TIMED, 1)},
     "flow": {"destination": "/queue/a", "messages": 1, "deliveries": 1, "octets": 10},
-    "stuck": {
-        "since": START,
-        "relay": "r1",
-        "session": "s1",
-        "client": "bob",
-        "subscription": "1",
-        "destination": "/queue/a",
-        "upstream": "main",
-        "broker": "a:61613",
-        "age_us": 0,
-        "deliveries": 1,
-    },
-    "failovers": {
-        "upstream": "main",
-        "broker": "a:61613",
-        "moved_to": ["b:61613"],
-        "began_at": START,
-        "planned": False,
-        "sessions": 1,
-        "recovered": 1,
-        "given_up": 0,
-        "resent": 0,
-        "stale_acks": 0,
-        "duplicates": 0,
-    },
-    "runs": {
-        "relay": "r1",
-        "run": "0000000a",
-        "began_at": START,
-        "heard_at": START,
-        "outcome": "running",
-        **dict.fromkeys(("segments", "missing", "frames", "events", "dropped", "torn"), 0),
-    },
+    "stuck": {"since": START, **STUCK_WHO, **STUCK_AT, "age_us": 0, "deliveries": 1},
+    "failovers": {"began_at": START, **_OUTAGE, "sessions": 1, "recovered": 1, "given_up": 0, **COUNTS},
+    "runs": {"began_at": START, "heard_at": START, **_RUN, **dict.fromkeys(_NUMBERS, 0)},
     "quarantine": {"segment": "x.journal", "position": 0, "length": 1, "reason": "checksum"},
 }
 TIMES: Final = {
-    "frames": "seen_at",
-    "messages": "seen_at",
-    "traffic": "minute",
-    "latency": "minute",
+    **dict.fromkeys(("frames", "messages"), "seen_at"),
+    **dict.fromkeys(("traffic", "latency"), "minute"),
     "stuck": "since",
     "failovers": "began_at",
 }

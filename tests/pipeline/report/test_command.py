@@ -18,7 +18,7 @@ from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.store import Store, StoreError
-from tests.pipeline.report.outline import outline
+from tests.pipeline.report.outline import Element, outline
 from tests.pipeline.report.sample import BEGIN, sample
 from tests.pipeline.report.tables import build
 
@@ -34,57 +34,35 @@ def parsed(*arguments: str, tables: str = "tables") -> argparse.Namespace:
 
 def test_options() -> None:
     """Each has a sensible value where nobody says otherwise."""
-    usual = {
-        "tables": "tables",
-        "output": Path("report.html"),
-        "since": None,
-        "until": None,
-        "top": 10,
-        "title": "What passed the relay",
-        "local": False,
-        "compare": "none",
-        "threshold": [],
-    }
+    usual = {"tables": "tables", "output": Path("report.html"), "title": "What passed the relay", "top": 10}
+    usual |= {"since": None, "until": None, "local": False, "compare": "none", "threshold": []}
     assert usual.items() <= vars(parsed()).items()
-    given = parsed(
-        "--output", "x.html", "--since", "24h", "--until", "1h", "--top", "3", "--title", "T", "--local"
-    )
+    said = "--output x.html --since 24h --until 1h --top 3 --title T --local"
+    given = parsed(*said.split())
     assert (given.output, given.top, given.title, given.local) == (Path("x.html"), 3, "T", True)
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--top", "0"),
-        ("--top", "x"),
-        ("--top", "101"),
-        ("--utc", "--local"),
-        ("--compare", "month"),
-        ("--threshold", "none=1"),
-    ],
+    "said", ["--top 0", "--top x", "--top 101", "--utc --local", "--compare month", "--threshold none=1"]
 )
-def test_options_that_cannot_be(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_cannot_be(said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Are refused by name."""
+    arguments = said.split()
     with pytest.raises(SystemExit):
         parsed(*arguments)
     assert arguments[-1].partition("=")[0] in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("said", "at"),
-    [
-        ("2026-11-21T08:00", BEGIN),
-        ("2026-11-21 08:00:00.5Z", BEGIN + SECOND // 2),
-        ("2026-11-21T09:00+01:00", BEGIN),
-        ("2026-11-21", BEGIN - 8 * HOUR),
-        ("30s", BEGIN - 30 * SECOND),
-        ("1.5h", BEGIN - 90 * MINUTE),
-        ("7d", BEGIN - 7 * DAY),
-    ],
-)
-def test_a_time(said: str, at: int) -> None:
+def test_a_time() -> None:
     """By the calendar, in UTC unless it says otherwise, or counted back from now."""
-    assert shared.stretch(parsed("--until", said), BEGIN) == (None, at)
+    times = {
+        "2026-11-21T08:00": BEGIN,
+        "2026-11-21 08:00:00.5Z": BEGIN + SECOND // 2,
+        "2026-11-21": BEGIN - 8 * HOUR,
+    }
+    times |= {"2026-11-21T09:00+01:00": BEGIN, "30s": BEGIN - 30 * SECOND}
+    times |= {"1.5h": BEGIN - 90 * MINUTE, "7d": BEGIN - 7 * DAY}
+    assert {said: shared.stretch(parsed("--until", said), BEGIN)[1] for said in times} == times
 
 
 @pytest.mark.parametrize(
@@ -104,32 +82,16 @@ def test_a_stretch_of_time_that_cannot_be(arguments: tuple[str, ...], told: str)
         shared.stretch(parsed(*arguments), BEGIN)
 
 
-@pytest.mark.parametrize(
-    ("range_", "period"),
-    [
-        (Range(None, None), "day"),
-        (Range(None, BEGIN), "day"),
-        (Range(BEGIN - DAY, None), "day"),
-        (Range(BEGIN - 9 * DAY, BEGIN - 2 * DAY), "week"),
-        (Range(BEGIN - 9 * DAY, None), None),
-    ],
-)
-def test_a_range_that_can_be_compared(range_: Range, period: str | None) -> None:
-    """Is no longer than the time after which it is compared."""
-    check_period(range_, period, BEGIN)
-
-
-@pytest.mark.parametrize(
-    ("since", "period", "told"),
-    [
-        (DAY + 1, "day", "--compare day needs a range of a day at most, .*--since 24h or --compare week"),
-        (8 * DAY, "week", "--compare week needs a range of a week at most, .*--since 7d$"),
-    ],
-)
-def test_a_range_that_cannot_be_compared(since: int, period: str, told: str) -> None:
-    """Is told with what to do."""
-    with pytest.raises(ValueError, match=told):
-        check_period(Range(BEGIN - since, None), period, BEGIN)
+def test_a_range_that_can_be_compared() -> None:
+    """Is no longer than the time after which it is compared; what is, is told what to do."""
+    for range_ in (Range(None, None), Range(None, BEGIN), Range(BEGIN - DAY, None)):
+        check_period(range_, "day", BEGIN)
+    check_period(Range(BEGIN - 9 * DAY, BEGIN - 2 * DAY), "week", BEGIN)
+    check_period(Range(BEGIN - 9 * DAY, None), None, BEGIN)
+    for since, period, helps in ((DAY + 1, "day", "24h or --compare week"), (8 * DAY, "week", "7d$")):
+        told = f"--compare {period} needs a range of a {period} at most, .*--since {helps}"
+        with pytest.raises(ValueError, match=told):
+            check_period(Range(BEGIN - since, None), period, BEGIN)
 
 
 def test_what_is_wrong_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +144,14 @@ def ours(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     return spark
 
 
+def made(spark: SparkSession, folder: Path, *arguments: str) -> tuple[int, Element]:
+    """The exit status, and the page that is made of tables with one row."""
+    build(spark, folder / "tables", traffic=[{}])
+    output = folder / "report.html"
+    status = main(parsed("--output", str(output), *arguments, tables=f"{folder}/tables"))
+    return status, outline(output.read_text(encoding="utf-8"))
+
+
 @pytest.mark.spark
 def test_the_page_is_made(
     ours: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -194,17 +164,13 @@ def test_the_page_is_made(
         return sample()
 
     monkeypatch.setattr(gather, "gather", gathered)
-    build(ours, tmp_path / "tables", traffic=[{}])
-    output = tmp_path / "report.html"
-    since = ("--title", "Monday", "--since", "2026-11-21T08:00")
-    assert main(parsed("--output", str(output), *since, tables=f"{tmp_path}/tables")) == 0
+    status, root = made(ours, tmp_path, "--title", "Monday", "--since", "2026-11-21T08:00")
+    assert (status, root.one("h1").text) == (0, "Monday")
     assert asked == [(f"{tmp_path}/tables", Range(BEGIN, None), 10)]
-    root = outline(output.read_text(encoding="utf-8"))
-    assert root.one("h1").text == "Monday"
     assert "/queue/payments" in root.one("main").text
     said = capsys.readouterr()
     assert said.out == ""
-    assert str(output) in said.err
+    assert f"{tmp_path}/report.html" in said.err
 
 
 @pytest.mark.spark
@@ -213,12 +179,10 @@ def test_a_threshold_that_is_crossed(
 ) -> None:
     """The page is there, names it first, and the exit status says so; a line tells by how much."""
     monkeypatch.setattr(gather, "gather", lambda *_: sample())
-    build(ours, tmp_path / "tables", traffic=[{}])
-    output = tmp_path / "report.html"
     limits = ("--threshold", "receipt_p99=10ms", "--threshold", "receipt_p50=1h")
-    assert main(parsed("--output", str(output), *limits, tables=f"{tmp_path}/tables")) == CROSSED == 3
-    first = outline(output.read_text(encoding="utf-8")).one("ul", "highlights").all("li")[0]
-    assert first.text.startswith("receipt_p99 ")
+    status, root = made(ours, tmp_path, *limits)
+    assert status == CROSSED == 3
+    assert root.one("ul", "highlights").all("li")[0].text.startswith("receipt_p99 ")
     (_, line) = capsys.readouterr().err.splitlines()
     assert line == "receipt_p99: 13 ms, above the threshold of 10 ms"
 
@@ -226,10 +190,8 @@ def test_a_threshold_that_is_crossed(
 @pytest.mark.spark
 def test_a_day_before_that_is_not_there(ours: SparkSession, tmp_path: Path) -> None:
     """Without a begin it is the last day of what there is; the page says that there is nothing before it."""
-    build(ours, tmp_path / "tables", traffic=[{}])
-    output = tmp_path / "report.html"
-    assert main(parsed("--output", str(output), "--compare", "day", tables=f"{tmp_path}/tables")) == 0
-    root = outline(output.read_text(encoding="utf-8"))
+    status, root = made(ours, tmp_path, "--compare", "day")
+    assert status == 0
     assert "There is nothing to compare with" in root.one("ul", "highlights").text
     assert root.one("span", "length").text.startswith("1\u202fd")
 

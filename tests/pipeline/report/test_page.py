@@ -136,14 +136,8 @@ def test_nothing_is_fetched(kind: str) -> None:
     assert "@import" not in root.one("style").text
     (policy,) = (meta.attributes["content"] for meta in root.all("meta") if "http-equiv" in meta.attributes)
     digest = base64.b64encode(hashlib.sha256(root.one("script").text.encode()).digest()).decode()
-    assert policy.split("; ") == [
-        "default-src 'none'",
-        "style-src 'unsafe-inline'",
-        f"script-src 'sha256-{digest}'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ]
+    ours = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    assert policy == f"{ours}; base-uri 'none'; form-action 'none'"
 
 
 @kinds

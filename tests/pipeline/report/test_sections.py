@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline.report import findings as of
+from stomprelay.pipeline.report import findings as report
 from stomprelay.pipeline.report.findings import NOTHING as UNKNOWN
 from stomprelay.pipeline.report.findings import Destination, Findings, Latency, Percentiles, Rest, Series
 from stomprelay.pipeline.report.page import PageOptions, page
@@ -122,7 +122,7 @@ def test_the_time_axis() -> None:
 
 def test_errors() -> None:
     """When, and what they said."""
-    told = of.Trouble("No <b> here", "broker", 12, 3, BEGIN, BEGIN + 90 * SECOND)
+    told = report.Trouble("No <b> here", "broker", 12, 3, BEGIN, BEGIN + 90 * SECOND)
     found = section("errors", errors=[0] * 59 + [12], troubles=[told], total_troubles=1)
     assert note(found) == "12 errors, at most 12 in 1 min."
     assert table(found, "listing") == [
@@ -208,7 +208,7 @@ def test_stuck() -> None:
 
 def test_more_stuck_than_shown() -> None:
     """Says how many there are; what has no name is told in words."""
-    episode = of.Episode(BEGIN, BEGIN + MINUTE, 1, None, 70 * SECOND, "acked")
+    episode = report.Episode(BEGIN, BEGIN + MINUTE, 1, None, 70 * SECOND, "acked")
     one = replace(FINDINGS.stuck[2], episodes=[episode], client=None, destination=None)
     found = section("stuck", FINDINGS, stuck=[one], total_stuck=200)
     assert note(found) == (
@@ -260,9 +260,9 @@ def test_topics_without_subscribers_are_told_apart() -> None:
 def test_the_flow() -> None:
     """The graph, destinations in their colours, and the same as a table, the greatest first."""
     ways = [
-        of.Way(None, "/queue/a", "b", 1),
-        of.Way("a", "/queue/a", None, 5),
-        of.Way(Rest.OTHERS, None, "b", 3),
+        report.Way(None, "/queue/a", "b", 1),
+        report.Way("a", "/queue/a", None, 5),
+        report.Way(Rest.OTHERS, None, "b", 3),
     ]
     found = section("flow", ways=ways, series=[Series("/queue/a", [1] * BINS, [0] * BINS)])
     client = {"client"}
@@ -292,7 +292,7 @@ def test_destinations_and_clients() -> None:
             Destination("/queue/<b>", 1, 0, 20, {}),
         ],
         total_destinations=1000,
-        clients=[of.ClientFigures("shop", 5, 0, 100, 0), of.ClientFigures("", 0, 1, 3000, 7)],
+        clients=[report.ClientFigures("shop", 5, 0, 100, 0), report.ClientFigures("", 0, 1, 3000, 7)],
         total_clients=2,
     )
     listed = section("destinations", found)
@@ -316,24 +316,24 @@ def test_changes_since_the_week_before() -> None:
     before = replace(
         NOTHING,
         destinations=[Destination("/queue/a", 50, 50, 1, {})],
-        clients=[of.ClientFigures("shop", 15, 15, 1, 0)],
+        clients=[report.ClientFigures("shop", 15, 15, 1, 0)],
     )
     found = replace(
         RECORDED,
         destinations=[Destination("/queue/a", 100, 50, 1, {}), Destination("/queue/new", 1, 0, 1, {})],
-        clients=[of.ClientFigures("shop", 30, 0, 1, 0)],
-        earlier=of.Earlier("week", BEGIN - 7 * DAY, BEGIN, BEGIN - 7 * DAY, BEGIN, before),
+        clients=[report.ClientFigures("shop", 30, 0, 1, 0)],
+        earlier=report.Earlier("week", BEGIN - 7 * DAY, BEGIN, BEGIN - 7 * DAY, BEGIN, before),
     )
     assert heads(section("clients", found))[-1] == "Since the week before"
     assert [row[-1] for row in table(section("destinations", found), "listing")] == ["+50 %", "none before"]
     assert [row[-1] for row in table(section("clients", found))] == ["the same"]
-    nothing = replace(found, earlier=of.Earlier("week", BEGIN - 7 * DAY, BEGIN))
+    nothing = replace(found, earlier=report.Earlier("week", BEGIN - 7 * DAY, BEGIN))
     assert heads(section("destinations", nothing))[-1] == "In the minute"
 
 
 def test_the_runs() -> None:
     """Of each how it ended, and what it lacks."""
-    one = of.RelayRun("r1", "0000000a", BEGIN, BEGIN, None, "running", 1, 2, 3, 0, 0)
+    one = report.RelayRun("r1", "0000000a", BEGIN, BEGIN, None, "running", 1, 2, 3, 0, 0)
     dead = replace(one, run="0000000b", ended=BEGIN, outcome="killed", dropped=1114, torn=7)
     found = section("runs", runs=[one, dead], total_runs=3, killed=1)
     assert note(found) == (

@@ -76,11 +76,8 @@ def test_the_relay_says_the_same(steps: list[tuple[str, str | None, str]], more:
     numbers: dict[SeenSubscription, int] = {}
     dumped = ours.dump(numbers)
     again = Subscribed.load(dumped, [SeenSubscription.load(each.dump()) for each in numbers])
-    assert (again.acknowledging, [*again.opened], [*again.ended]) == (
-        ours.acknowledging,
-        [*ours.opened],
-        [*ours.ended],
-    )
+    one, other = ((each.acknowledging, [*each.opened], [*each.ended]) for each in (again, ours))
+    assert one == other
 
 
 def test_deliveries_that_the_relay_did_not_number() -> None:

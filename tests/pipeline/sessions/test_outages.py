@@ -3,28 +3,13 @@
 from typing import Any
 
 from stomprelay.pipeline.sessions.outages import OpenOutages, SessionOutage
+from tests.pipeline.rows import OUTAGE_ROW
+
+USUAL = SessionOutage(**{**dict.fromkeys(SessionOutage._fields), **OUTAGE_ROW, "session": "s", "broker": "a"})
 
 
-def _row(
-    lost: int, recovered: int | None = None, *, session: str = "s", planned: bool = False, **more: Any
-) -> SessionOutage:
-    known: dict[str, Any] = {
-        "relay": "r",
-        "session": session,
-        "client": "c",
-        "upstream": "main",
-        "broker": "a",
-        "moved_to": None,
-        "lost_ns": lost,
-        "recovered_ns": recovered,
-        "planned": planned,
-        "given_up": False,
-        "resent": 0,
-        "stale_acks": 0,
-        "duplicates": 0,
-        **more,
-    }
-    return SessionOutage(**known)
+def _row(lost: int, recovered: int | None = None, **more: Any) -> SessionOutage:
+    return USUAL._replace(lost_ns=lost, recovered_ns=recovered, **more)
 
 
 def _duplicates(outages: OpenOutages) -> list[int]:

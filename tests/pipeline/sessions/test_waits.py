@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from tests.pipeline.script import MS, Script
 
@@ -26,24 +27,9 @@ def test_each_cell() -> None:
     since = script.ns
     script.passes(100)
     script.says("ACK", ack="m")
-    assert _waits(script) == [
-        {
-            "relay": "relay",
-            "session": "s1",
-            "client": "client of s1",
-            "subscription": "1",
-            "destination": "/queue/a",
-            "upstream": "main",
-            "broker": "a",
-            "since_ns": since,
-            "until_ns": script.ns,
-            "age_ns": script.ns - since,
-            "deliveries": 1,
-            "outcome": "acked",
-            "going": False,
-            "final": True,
-        }
-    ]
+    who = ("relay", "s1", "client of s1", "1", "/queue/a", "main", "a")
+    wait = Wait(*who, since, script.ns, script.ns - since, 1, "acked", going=False, final=True)
+    assert _waits(script) == [wait._asdict()]
 
 
 def test_exactly_the_bound_is_in_time() -> None:

@@ -17,15 +17,9 @@ Row = tuple[str | None, int | None, str | None]
 
 
 def _rows(random: Random, count: int = 200) -> list[Row]:
-    names = ["a", "b", "", "ä", "\U0001f600", "long" * 20]
-    return [
-        (
-            random.choice(names),
-            random.choice((None, random.randrange(9))),
-            random.choice((None, "x", "é", "z")),
-        )
-        for _ in range(count)
-    ]
+    names, places = ["a", "b", "", "ä", "\U0001f600", "long" * 20], (None, "x", "é", "z")
+    ats = (None, *range(9))
+    return [(random.choice(names), random.choice(ats), random.choice(places)) for _ in range(count)]
 
 
 def _batches(rows: list[Row], most: int) -> Iterator[pa.RecordBatch]:

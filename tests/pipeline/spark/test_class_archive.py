@@ -78,20 +78,12 @@ def test_a_java_that_makes_none_is_asked_once(tmp_path: Path, monkeypatch: pytes
     assert len(seen) == 1
 
 
-def test_one_process_makes_it_and_others_go_on_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody waits for another one's."""
+def test_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process makes it, and others go on without; the environment may switch it off; a cache is needed."""
     seen = training_runs(monkeypatch, b"classes")
     with class_archive.path(JAVA_17, tmp_path).with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
-    assert seen == []
-
-
-def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the environment; without a cache there is none, either, nor where that cannot be written."""
-    seen = training_runs(monkeypatch, b"classes")
     assert list(class_archive.options(JAVA_17, None)) == ["-Xlog:disable"]
     assert list(class_archive.options(JAVA_17, tmp_path / "missing")) == ["-Xlog:disable"]
     monkeypatch.setenv(class_archive.SWITCH, "0")

@@ -48,7 +48,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Java]:
 def test_java_home_goes_before_the_path_and_the_package(tmp_path: Path, found: Callable[..., Java]) -> None:
     """In this order."""
     homes = {
-        name: pretend(tmp_path / name, f"{number}.0.1") for number, name in ((21, "a"), (17, "b"), (25, "c"))
+        name: pretend(tmp_path / name, f"{number}.0.1") for name, number in (("a", 21), ("b", 17), ("c", 25))
     }
     environ = {"JAVA_HOME": str(homes["a"]), "PATH": str(homes["b"] / "bin")}
     assert found(environ, homes["c"]) == Java(homes["a"], "21.0.1", True)
@@ -57,18 +57,13 @@ def test_java_home_goes_before_the_path_and_the_package(tmp_path: Path, found: C
     assert found({"PATH": ""}, homes["c"]).feature == 25
 
 
-def test_a_java_on_the_path_is_followed_home(tmp_path: Path, found: Callable[..., Java]) -> None:
-    """Through links, as Debian has them."""
-    home = pretend(tmp_path / "jvm")
+def test_a_java_on_the_path(tmp_path: Path, found: Callable[..., Java]) -> None:
+    """It is followed home through links, as Debian has them; an old one, as Java 8 is, is passed over."""
+    home, old = pretend(tmp_path / "jvm"), pretend(tmp_path / "old", "1.8.0_392")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
     assert found({"PATH": str(tmp_path / "bin")}).home == home
-
-
-def test_an_old_java_is_passed_over(tmp_path: Path, found: Callable[..., Java]) -> None:
-    """As Java 8 is, which counts otherwise."""
-    old, new = pretend(tmp_path / "old", "1.8.0_392"), pretend(tmp_path / "new")
-    assert found({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).home == new
+    assert found({"JAVA_HOME": str(old), "PATH": str(home / "bin")}).home == home
 
 
 def test_no_java_is_one_clear_sentence(tmp_path: Path, found: Callable[..., Java]) -> None:
@@ -99,28 +94,16 @@ def test_the_wrapper_leaves_one_flag_out(tmp_path: Path, found: Callable[..., Ja
     known = found({"JAVA_HOME": str(pretend(tmp_path / "a java's home"))})
     home = java.home(known, tmp_path / "cache")
     assert home.parent == tmp_path / "cache"
-    arguments = [
-        "-cp",
-        "a b",
-        "--add-modules=jdk.incubator.vector",
-        "",
-        "$x 'y' \"z\"",
-        "--add-modules=other",
-    ]
-    said = subprocess.run(
-        [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
-    ).stdout
+    flags = ["--add-modules=jdk.incubator.vector", "", "$x 'y' \"z\"", "--add-modules=other"]
+    command = [str(home / "bin" / "java"), "-cp", "a b", *flags]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said == "<-cp><a b><><$x 'y' \"z\"><--add-modules=other>"
     assert java.home(known, tmp_path / "cache") == home
 
 
-def test_without_a_cache_a_complete_java_is_used_as_it_is(tmp_path: Path) -> None:
-    """Its warning is all that is lost."""
+def test_without_a_cache(tmp_path: Path) -> None:
+    """A complete Java is used as it is; another one, which would not start, gets a wrapper for this process."""
     assert java.home(Java(tmp_path, "17", True), None) == tmp_path
-
-
-def test_without_a_cache_another_one_gets_a_wrapper_for_this_process(tmp_path: Path) -> None:
-    """It would not start otherwise."""
     home = java.home(Java(tmp_path, "25", False), None)
     assert os.access(home / "bin" / "java", os.X_OK)
     assert str(tmp_path) in (home / "bin" / "java").read_text(encoding="utf-8")

@@ -56,13 +56,16 @@ def test_settings_for_one_machine_do_not_go_to_a_cluster(master: str, local: boo
     assert (chosen["spark.sql.adaptive.enabled"] == "false") is local
 
 
-@pytest.mark.parametrize(
-    ("memory", "brief", "heap"),
-    [(GIB, False, "1024m"), (8 * GIB, False, "2048m"), (64 * GIB, False, "4096m"), (64 * GIB, True, "768m")],
-)
-def test_a_quarter_of_the_memory_is_sparks(memory: int, brief: bool, heap: str) -> None:
+def test_a_quarter_of_the_memory_is_sparks() -> None:
     """Within bounds; short work needs little."""
-    assert launch.settings("local", cores=1, memory=memory, brief=brief)["spark.driver.memory"] == heap
+    for gib, brief, heap in (
+        (1, False, "1024m"),
+        (8, False, "2048m"),
+        (64, False, "4096m"),
+        (64, True, "768m"),
+    ):
+        chosen = launch.settings("local", cores=1, memory=gib * GIB, brief=brief)
+        assert chosen["spark.driver.memory"] == heap
 
 
 def test_java_is_told_how_much_to_log(tmp_path: Path) -> None:
@@ -110,9 +113,7 @@ def test_what_failed_is_asked_while_java_is_there(
 @pytest.mark.deep
 @pytest.mark.spark
 def test_nothing_is_said_and_nothing_is_left(spark: SparkSession, tmp_path: Path) -> None:
-    """A session of a process of its own, where no cache can be written: the terminal stays empty, Java ends with it,
-    and another can follow.
-    """
+    """In a process of its own without a cache: the terminal stays empty, Java ends with it, another can follow."""
     (tmp_path / "file").touch()
     environ = {**os.environ, "STOMPRELAY_CACHE": str(tmp_path / "file"), "STOMPRELAY_CLASS_ARCHIVE": "0"}
     done = subprocess.run(

@@ -12,9 +12,7 @@ COMPILED = "spark.sql.codegen.wholeStage"
 
 @pytest.mark.spark
 def test_a_small_batch_does_without(spark: SparkSession) -> None:
-    """Of one part nothing is compiled, of few bytes nothing adapted, and nobody asks at each row how large rows are;
-    afterwards all is as it was.
-    """
+    """Of one part nothing is compiled, of few bytes nothing adapted; afterwards all is as it was."""
     session = spark.newSession()
     before = {PARTITIONS: "8", ADAPTIVE: "true", COMPILED: "true"}
     for name, value in before.items():

@@ -2,6 +2,7 @@
 Kafka's, holds for it."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,35 @@ def drain(uri: str, queue: str, count: int) -> list[tuple[bytes, dict[bytes, byt
     return [(frame.payload, dict(frame.headers(V1_2))) for frame in found]
 
 
-def reading(spark: SparkSession, uri: str, queue: str, folder: Path, **options: Any) -> DataFrame:
-    """Read a queue as a stream."""
-    reader = spark.readStream.format("stomp").option("destination", queue).option("idleMs", 700)
-    reader = reader.option("login", "guest").option("password", "guest")
-    return reader.options(**{"spool": folder / "spool", **options}).load(uri)
+@dataclass
+class Place:
+    """A queue of the embedded broker, and a folder for what is made of it."""
+
+    spark: SparkSession
+    uri: str
+    queue: str
+    folder: Path
+
+    def fill(self, first: int, end: int) -> None:
+        """Send messages whose bodies are numbers."""
+        fill(self.uri, self.queue, first, end)
+
+    def reading(self, **options: Any) -> DataFrame:
+        """Read it as a stream."""
+        reader = self.spark.readStream.format("stomp").option("destination", self.queue).option("idleMs", 700)
+        reader = reader.option("login", "guest").option("password", "guest")
+        return reader.options(**{"spool": self.folder / "spool", **options}).load(self.uri)
+
+    def loaded(self, **options: Any) -> DataFrame:
+        """Read it in batch."""
+        reader = self.spark.read.format("stomp").option("subscribe", self.queue).option("idleMs", 300)
+        return reader.options(spool=str(self.folder / "spool"), **options).load(self.uri)
+
+
+@pytest.fixture
+def place(spark: SparkSession, uri: str, queue: str, tmp_path: Path) -> Place:
+    """Give one."""
+    return Place(spark, uri, queue, tmp_path)
 
 
 def written(rows: DataFrame, folder: Path) -> list[tuple[int, int]]:
@@ -80,20 +105,17 @@ def test_spark_finds_it_by_the_name_of_its_package() -> None:
 
 
 @pytest.mark.parametrize("ack", ["commit", pytest.param("spool", marks=pytest.mark.deep)])
-def test_a_stream_has_each_message_once_and_goes_on(
-    spark: SparkSession, uri: str, queue: str, tmp_path: Path, ack: str
-) -> None:
+def test_a_stream_has_each_message_once_and_goes_on(place: Place, ack: str) -> None:
     """Run after run on one checkpoint, in batches of a limited size; headers and all."""
-    fill(uri, queue, 0, 15)
-    rows = reading(spark, uri, queue, tmp_path, maxMessagesPerTrigger=10, ack=ack, idleMs=300)
-    assert written(rows, tmp_path) == [(number, number) for number in range(15)]
-    fill(uri, queue, 15, 20)
-    assert written(rows, tmp_path) == [(number, number) for number in range(20)]
-    kept = reading(spark, uri, queue, tmp_path / "other", spool=tmp_path / "spool2")
+    place.fill(0, 15)
+    rows = place.reading(maxMessagesPerTrigger=10, ack=ack, idleMs=300)
+    assert written(rows, place.folder) == [(number, number) for number in range(15)]
+    place.fill(15, 20)
+    assert written(rows, place.folder) == [(number, number) for number in range(20)]
     columns = (
         "receiver sequence destination message_id subscription content_type headers body redelivered received"
     )
-    assert kept.columns == columns.split()
+    assert " ".join(place.reading(spool=place.folder / "other").columns) == columns
 
 
 def test_rows_are_written_and_keyed(spark: SparkSession, uri: str, queue: str) -> None:
@@ -113,12 +135,11 @@ def test_rows_are_written_and_keyed(spark: SparkSession, uri: str, queue: str) -
     assert all((b"content-length" in said) == (int(body) % 3 != 2) for body, said in found)
 
 
-def test_a_secret_is_in_nothing_that_spark_shows(
-    spark: SparkSession, uri: str, queue: str, tmp_path: Path
-) -> None:
+def test_a_secret_is_in_nothing_that_spark_shows(place: Place) -> None:
     """Plans, what its status store keeps of executions, checkpoints, progress, errors."""
-    fill(uri, queue, 0, 2)
-    rows = reading(spark, uri, queue, tmp_path, password=SECRET)
+    spark, uri, queue, tmp_path = place.spark, place.uri, place.queue, place.folder
+    place.fill(0, 2)
+    rows = place.reading(password=SECRET)
     shown = [rows._jdf.queryExecution().toString(), repr(rows)]
     assert "password=*" in shown[0]  # so this is where options are
     query = rows.writeStream.format("stomp").option("destination", queue).option("login", "guest")
@@ -147,65 +168,49 @@ def test_a_secret_is_in_nothing_that_spark_shows(
     assert not [each[:500] for each in shown if SECRET in each]
 
 
-def test_a_dead_receiver_fails_the_query_and_says_why(
-    spark: SparkSession, queue: str, tmp_path: Path
-) -> None:
+def test_a_dead_receiver_fails_the_query_and_says_why(spark: SparkSession, tmp_path: Path) -> None:
     """In the exception that whoever waits for the query gets."""
-    rows = reading(spark, "tcp://127.0.0.1:1", queue, tmp_path)
+    rows = Place(spark, "tcp://127.0.0.1:1", "/queue/a", tmp_path).reading()
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
     with pytest.raises(Exception, match="receiver 0 has ended: STOMP session with tcp://127") as caught:
         query.awaitTermination(60)
     assert "connection refused" in str(caught.value)
 
 
-def loaded(spark: SparkSession, uri: str, queue: str, folder: Path, **options: Any) -> DataFrame:
-    """Read a queue in batch."""
-    reader = spark.read.format("stomp").option("subscribe", queue).option("idleMs", 300)
-    return reader.options(spool=str(folder / "spool"), **options).load(uri)
-
-
-def test_a_dataframe_has_the_same_rows_in_every_scan(
-    spark: SparkSession, uri: str, queue: str, tmp_path: Path
-) -> None:
+def test_a_dataframe_has_the_same_rows_in_every_scan(place: Place) -> None:
     """Joined with itself and filtered, while more comes; that is for the next one, which may have the old rows, too."""
-    fill(uri, queue, 0, 12)
-    rows = loaded(spark, uri, queue, tmp_path, includeHeaders="false")
+    place.fill(0, 12)
+    rows = place.loaded(includeHeaders="false")
     assert "headers" not in rows.columns
     assert {bytes(row.body) for row in rows.collect()} == {b"%d" % number for number in range(12)}
     assert rows.alias("a").join(rows.alias("b"), "sequence").count() == 12
-    fill(uri, queue, 12, 15)
+    place.fill(12, 15)
     assert rows.where("sequence >= 5").count() == 7
-    assert loaded(spark, uri, queue, tmp_path).count() == 3
-    assert loaded(spark, uri, queue, tmp_path, startingOffsets="earliest").count() == 15
+    assert place.loaded().count() == 3
+    assert place.loaded(startingOffsets="earliest").count() == 15
     assert rows.count() == 12
 
 
-def test_a_mistyped_option_is_named_in_what_spark_says(
-    spark: SparkSession, uri: str, queue: str, tmp_path: Path
-) -> None:
+def test_a_mistyped_option_is_named_in_what_spark_says(place: Place) -> None:
     """Not the option that is missing by it; and Kafka's own are told what is there instead."""
     for name, said in (
         ("subscrib", 'option subscrib: unknown option; did you mean "subscribe"'),
         ("startingTimestamp", "option startingtimestamp: a broker finds no messages by their time"),
     ):
         with pytest.raises(Exception, match=said):
-            spark.read.format("stomp").option(name, queue).option("spool", str(tmp_path)).load(uri)
+            place.spark.read.format("stomp").options(**{name: "/queue/a", "spool": "/tmp"}).load(place.uri)
 
 
 @pytest.mark.deep
-def test_lag_and_unacknowledged_are_in_the_progress(
-    spark: SparkSession, uri: str, queue: str, tmp_path: Path
-) -> None:
+def test_lag_and_unacknowledged_are_in_the_progress(place: Place) -> None:
     """Of the source, beside the offsets; of a sink the rows that are confirmed, each with a key of the query's own."""
-    fill(uri, queue, 0, 10)
-    rows = reading(spark, uri, queue, tmp_path, maxOffsetsPerTrigger=4, ack="commit")
-    query = (
-        rows.writeStream.format("stomp")
-        .option("destination", f"{queue}-out")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(uri)
+    place.fill(0, 10)
+    rows = place.reading(maxOffsetsPerTrigger=4, ack="commit")
+    sending = rows.writeStream.format("stomp").option("destination", f"{place.queue}-out")
+    sending = sending.option("checkpointLocation", str(place.folder / "checkpoint")).trigger(
+        availableNow=True
     )
+    query = sending.start(place.uri)
     query.awaitTermination()
     seen = [each for each in query.recentProgress if each["numInputRows"]]
     latest = [json.loads(each["sources"][0]["latestOffset"]) for each in seen]
@@ -214,7 +219,7 @@ def test_lag_and_unacknowledged_are_in_the_progress(
     assert [each["r0"] for each in latest] == [10, 10, 10]
     assert [json.loads(each["sources"][0]["endOffset"])["r0"] for each in seen] == [4, 8, 10]
     assert [each["sink"]["numOutputRows"] for each in seen] == [4, 4, 2]
-    found = drain(uri, f"{queue}-out", 10)
+    found = drain(place.uri, f"{place.queue}-out", 10)
     assert sorted(int(body) for body, _ in found) == list(range(10))
     assert all(said[b"n"] == body for body, said in found)
     keys = {said[b"relay-key"].decode() for _, said in found}
@@ -223,17 +228,15 @@ def test_lag_and_unacknowledged_are_in_the_progress(
 
 
 @pytest.mark.deep
-def test_a_stream_in_complete_mode_sends_each_result(
-    spark: SparkSession, uri: str, queue: str, tmp_path: Path
-) -> None:
+def test_a_stream_in_complete_mode_sends_each_result(place: Place) -> None:
     """As to Kafka; Spark itself refuses to send updates alone."""
-    fill(uri, queue, 0, 4)
-    rows = reading(spark, uri, queue, tmp_path, maxOffsetsPerTrigger=2).groupBy().count()
+    place.fill(0, 4)
+    rows = place.reading(maxOffsetsPerTrigger=2).groupBy().count()
     sending = rows.selectExpr("cast(count as string) as body").writeStream.format("stomp")
-    sending = sending.option("destination", f"{queue}-out").trigger(availableNow=True)
-    refused = sending.option("checkpointLocation", str(tmp_path / "refused")).outputMode("update")
+    sending = sending.option("destination", f"{place.queue}-out").trigger(availableNow=True)
+    refused = sending.option("checkpointLocation", str(place.folder / "refused")).outputMode("update")
     with pytest.raises(Exception, match="Update"):
-        refused.start(uri).awaitTermination()
-    sending.option("checkpointLocation", str(tmp_path / "complete")).outputMode("complete")
-    sending.start(uri).awaitTermination()
-    assert [body for body, _ in drain(uri, f"{queue}-out", 2)] == [b"2", b"4"]
+        refused.start(place.uri).awaitTermination()
+    sending.option("checkpointLocation", str(place.folder / "complete")).outputMode("complete")
+    sending.start(place.uri).awaitTermination()
+    assert [body for body, _ in drain(place.uri, f"{place.queue}-out", 2)] == [b"2", b"4"]

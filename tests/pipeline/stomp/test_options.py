@@ -287,24 +287,14 @@ def test_headers_are_a_json_object_of_texts(wrong: str) -> None:
         GivenOptions({"headers": wrong}).headers()
 
 
-@pytest.mark.parametrize(
-    ("value", "found"),
-    [
-        ("/queue/a", ("/queue/a",)),
-        ("/queue/a, /queue/b,/queue/a", ("/queue/a", "/queue/b")),
-        ('["/queue/a,b", "/queue/c"]', ("/queue/a,b", "/queue/c")),
-    ],
-)
-def test_lists_are_written_with_commas_or_as_json(value: str, found: tuple[str, ...]) -> None:
-    """JSON is for names with commas in them; each counts once."""
-    assert options.listed(value) == found
-
-
-@pytest.mark.parametrize("wrong", ["", "a,,b", "[", "[1]", "[]", '[""]'])
-def test_lists_have_something_in_each_place(wrong: str) -> None:
-    """Nothing is no destination."""
-    with pytest.raises(ValueError, match="must"):
-        options.listed(wrong)
+def test_lists_are_written_with_commas_or_as_json() -> None:
+    """JSON is for names with commas in them; each counts once, and none is nothing."""
+    lists = {"/queue/a": ("/queue/a",), "/queue/a, /queue/b,/queue/a": ("/queue/a", "/queue/b")}
+    lists['["/queue/a,b", "/queue/c"]'] = ("/queue/a,b", "/queue/c")
+    assert {said: options.listed(said) for said in lists} == lists
+    for wrong in ("", "a,,b", "[", "[1]", "[]", '[""]'):
+        with pytest.raises(ValueError, match="must"):
+            options.listed(wrong)
 
 
 def test_numbers_flags_and_choices() -> None:

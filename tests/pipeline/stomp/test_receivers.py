@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.receivers import (
-    PIECE,
-    PendingAcks,
-    Piece,
-    Receiver,
-    Receivers,
-    SourceError,
-    limited,
-    pieces,
-    place,
-)
+from stomprelay.pipeline.stomp import receivers as module
+from stomprelay.pipeline.stomp.receivers import PendingAcks, Piece, Receiver, Receivers, SourceError
 from stomprelay.pipeline.stomp.spool import SpoolError, read
 from tests.e2e.raw import Connection, ScriptedBroker
 from tests.journal.made import fails
@@ -105,10 +96,10 @@ def test_draining_ends_with_silence(broker: ScriptedBroker, tmp_path: Path) -> N
 
 def test_a_limit_is_shared_by_the_receivers() -> None:
     """Alike, and what one has not the others get."""
-    assert limited({"r0": 5}, {"r0": 100, "r1": 100}, 10) == {"r0": 10, "r1": 5}
-    assert limited({}, {"r0": 2, "r1": 100}, 10) == {"r0": 2, "r1": 8}
-    assert limited({}, {"r0": 2, "r1": 3}, 10) == {"r0": 2, "r1": 3}
-    assert limited({"r0": 7}, {"r0": 5}, 10) == {"r0": 7}
+    assert module.limited({"r0": 5}, {"r0": 100, "r1": 100}, 10) == {"r0": 10, "r1": 5}
+    assert module.limited({}, {"r0": 2, "r1": 100}, 10) == {"r0": 2, "r1": 8}
+    assert module.limited({}, {"r0": 2, "r1": 3}, 10) == {"r0": 2, "r1": 3}
+    assert module.limited({"r0": 7}, {"r0": 5}, 10) == {"r0": 7}
 
 
 def test_a_batch_is_cut_into_pieces(tmp_path: Path) -> None:
@@ -116,18 +107,18 @@ def test_a_batch_is_cut_into_pieces(tmp_path: Path) -> None:
     filled(tmp_path / "r0", 4, 4, segment=1)
     filled(tmp_path / "r1", 2)
     end = {"r0": 8, "r1": 2}
-    assert pieces(source(tmp_path), {"r0": 1}, end) == [Piece(0, 1, 4), Piece(0, 4, 8), Piece(1, 0, 2)]
-    assert pieces(source(tmp_path), end, end) == []
-    assert len(pieces(source(tmp_path, minPartitions=9), {}, end)) == 10
-    assert PIECE > 8
+    assert module.pieces(source(tmp_path), {"r0": 1}, end) == [Piece(0, 1, 4), Piece(0, 4, 8), Piece(1, 0, 2)]
+    assert module.pieces(source(tmp_path), end, end) == []
+    assert len(module.pieces(source(tmp_path, minPartitions=9), {}, end)) == 10
+    assert module.PIECE > 8
 
 
 def test_a_batch_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """Spark must not take fewer rows for all of them."""
     with pytest.raises(SpoolError, match="does not hold messages 0 to 4"):
-        pieces(source(tmp_path), {"r0": 0}, {"r0": 5})
-    assert pieces(source(tmp_path, failOnDataLoss="false"), {}, {"r0": 5}) == [Piece(0, 0, 5)]
-    assert place(source(tmp_path), 3) == tmp_path / "r3"
+        module.pieces(source(tmp_path), {"r0": 0}, {"r0": 5})
+    assert module.pieces(source(tmp_path, failOnDataLoss="false"), {}, {"r0": 5}) == [Piece(0, 0, 5)]
+    assert module.place(source(tmp_path), 3) == tmp_path / "r3"
 
 
 def test_a_message_is_known_by_its_id_and_its_body() -> None:

@@ -52,7 +52,7 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def run(
+def copied(
     queue: str,
     uri: str,
     folder: Path,
@@ -61,30 +61,20 @@ def run(
     *command: str,
     master: str = "local[1]",
 ) -> None:
-    """Run a program of Spark's; a command that ends with `-` is told it line by line."""
+    """Run a program of Spark's that copies a queue, of which five messages arrive; a command that ends with `-` is told
+    it line by line.
+    """
+    fill(uri, queue, 0, 5)
     text = script.format(queue=queue, uri=uri, folder=folder, master=master)
     program = folder / "program.py"
     program.write_text(text)
     typed = command[-1] == "-"
+    given = [*command[:-1]] if typed else [*command, str(program)]
+    lines = f"{text}\nexit()\n" if typed else ""
     ran = subprocess.run(
-        [*command[:-1]] if typed else [*command, str(program)],
-        input=f"{text}\nexit()\n" if typed else "",
-        env=environ,
-        cwd=folder,
-        text=True,
-        capture_output=True,
-        timeout=300,
-        check=False,
+        given, input=lines, env=environ, cwd=folder, text=True, capture_output=True, timeout=300, check=False
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-
-
-def copied(
-    queue: str, uri: str, folder: Path, environ: dict[str, str], script: str, *command: str, **more: str
-) -> None:
-    """Run a program of Spark's that copies a queue; five messages arrive."""
-    fill(uri, queue, 0, 5)
-    run(queue, uri, folder, environ, script, *command, **more)
     assert sorted(int(body) for body, _ in drain(uri, f"{queue}-out", 5)) == list(range(5))
 
 

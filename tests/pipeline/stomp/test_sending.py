@@ -11,19 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stomprelay.pipeline.stomp import sending as module
 from stomprelay.pipeline.stomp.client import SessionLost
 from stomprelay.pipeline.stomp.columns import DDL
 from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.stomp.relay_thread import RelayThread
-from stomprelay.pipeline.stomp.sending import (
-    Job,
-    SchemaError,
-    SendFrames,
-    SharedRate,
-    TaskSender,
-    Window,
-    check,
-)
+from stomprelay.pipeline.stomp.sending import Job, SchemaError, SendFrames, SharedRate, TaskSender, Window
 from tests.e2e.raw import body, headers
 from tests.pipeline.stomp.rig import Confirming, schema, sink
 
@@ -144,6 +137,17 @@ def test_all_rows_are_sent_in_order_and_confirmed(confirming: Confirming) -> Non
     assert keys == [b"job/0/1/%d" % number for number in range(100)]
     assert confirming.frames[-1].startswith(b"DISCONNECT\n")
     assert confirming.asked == 101
+
+
+def test_the_last_row_to_each_destination_asks() -> None:
+    """ActiveMQ confirms a SEND to a topic before it has stored what came before."""
+    broker, queue, topic = Confirming(b"ActiveMQ/5.17.2"), "/queue/a", "/topic/t"
+    places = [queue, queue, topic, queue, topic, topic]
+    sender = TaskSender(sink(f"failover:(tcp://127.0.0.1:{broker.port})"), Job("job", "0", 1), None)
+    batch = pa.RecordBatch.from_pydict({"body": [*"012345"], "destination": places})
+    assert sender.run(iter([batch])) == 6
+    broker.close()
+    assert [body(each) for each in broker.sends if b"receipt" in headers(each)] == [b"1", b"2", b"3", b"5"]
 
 
 def test_a_broker_that_confirms_nothing_fails_the_task(confirming: Confirming) -> None:
@@ -267,7 +271,7 @@ def rows(**columns: Any) -> Any:
 def spelled(batch: Any, first: int = 0, **options: object) -> list[tuple[list[bytes], bytes]]:
     """Return header lines and body of each SEND."""
     made = SendFrames(sink(**options), "job/0/3").of(batch, first)
-    return [(head.split(b"\n")[:-1], body) for head, body in made]
+    return [((head + own).split(b"\n")[:-1], body) for head, own, body in made]
 
 
 def test_a_row_becomes_a_send() -> None:
@@ -292,13 +296,14 @@ def test_all_columns_are_said() -> None:
 
 def test_what_belongs_to_a_frame_or_a_broker_is_left_out() -> None:
     """Rows of an archive can be sent as they are."""
-    names = (
-        "destination content-length receipt message-id ack subscription transaction n relay-key relay-resent"
-    )
-    headers = [[(name, "x") for name in names.split()]]
-    batch = rows(destination=["/queue/a"], body=[""], headers=headers)
+    names = "destination content-length receipt message-id ack subscription transaction n xcontent-length"
+    relays = "relay-key relay-resent relay-trace relay-copy"
+    headers = [[(name, "content-length:1\n") for name in f"{names} {relays}".split()]]
+    batch = rows(destination=["/queue/content-length:0"], body=[""], headers=headers)
     ((lines, _),) = spelled(batch, persistent="false")
-    assert lines == [b"destination:/queue/a", b"n:x", b"content-length:0", b"relay-key:job/0/3/0"]
+    kept = [name + b":content-length\\c1\\n" for name in (b"n", b"xcontent-length")]
+    key = b"relay-key:job/0/3/0"
+    assert lines == [b"destination:/queue/content-length\\c0", *kept, b"content-length:0", key]
 
 
 @pytest.mark.parametrize("said", [None, True, False])
@@ -337,9 +342,9 @@ TO_X = {"destination": "x"}
 
 def test_all_columns_can_be_written() -> None:
     """In their types, and what was read."""
-    check(schema(DDL), sink())
+    module.check(schema(DDL), sink())
     ddl = "destination string, body binary, content_type string, content_length boolean, key string"
-    check(schema(f"{ddl}, headers map<string,string>"), sink())
+    module.check(schema(f"{ddl}, headers map<string,string>"), sink())
 
 
 @pytest.mark.parametrize(
@@ -358,4 +363,4 @@ def test_all_columns_can_be_written() -> None:
 def test_a_frame_that_cannot_be_sent_is_refused(ddl: str, options: dict[str, str], text: str) -> None:
     """Before anything is sent."""
     with pytest.raises(SchemaError, match=re.escape(text)):
-        check(schema(ddl), sink(**options))
+        module.check(schema(ddl), sink(**options))

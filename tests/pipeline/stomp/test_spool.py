@@ -52,6 +52,14 @@ def filled(folder: Path, groups: int, size: int = 3, segment: int = 1) -> Messag
     return made
 
 
+def two_groups(folder: Path, size: int) -> tuple[bytes, int]:
+    """The octets of a segment with two groups, and how many of them are those of the first."""
+    whole, one = (folder / name for name in ("whole", "one"))
+    filled(whole, 2, size, 1 << 20).close()
+    filled(one, 1, size, 1 << 20).close()
+    return segments(whole)[0][1].read_bytes(), segments(one)[0][1].stat().st_size
+
+
 @given(
     first=st.sampled_from((0, 70)),
     segment=st.sampled_from((1, 1500)),
@@ -148,10 +156,7 @@ def test_cut_at_any_octet_it_holds_what_is_whole(
     """A crash in the middle of a write costs what was being written, and nothing before it."""
     for sync in ("fsync", "fdatasync"):  # thousands of times it would take a minute
         monkeypatch.setattr(os, sync, lambda file: None)
-    filled(tmp_path / "whole", 2, size=1, segment=1 << 20).close()
-    data = segments(tmp_path / "whole")[0][1].read_bytes()
-    filled(tmp_path / "one", 1, size=1, segment=1 << 20).close()
-    first = segments(tmp_path / "one")[0][1].stat().st_size
+    data, first = two_groups(tmp_path, 1)
     folder = tmp_path / "cut"
     folder.mkdir()
     path = folder / f"{0:020d}.arrows"
@@ -166,10 +171,7 @@ def test_cut_at_any_octet_it_holds_what_is_whole(
 
 def test_octets_that_changed_are_not_read(tmp_path: Path) -> None:
     """After a loss of power a file may be as long as it should be and hold something else: checksums tell."""
-    filled(tmp_path / "whole", 2, size=4, segment=1 << 20).close()
-    data = segments(tmp_path / "whole")[0][1].read_bytes()
-    filled(tmp_path / "one", 1, size=4, segment=1 << 20).close()
-    first = segments(tmp_path / "one")[0][1].stat().st_size
+    data, first = two_groups(tmp_path, 4)
     folder = tmp_path / "changed"
     folder.mkdir()
     path = folder / f"{0:020d}.arrows"

@@ -1,6 +1,7 @@
 """Small files made few, with kills and readers in between."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,8 @@ from stomprelay.pipeline.store.files import merge
 from stomprelay.pipeline.store.store import Compacted, Store
 from tests.pipeline.rows import FRAME, START
 from tests.pipeline.rows import write as put
+
+pytestmark = pytest.mark.spark
 
 HOUR = "date=2026-11-21/hour=8"
 
@@ -39,10 +42,9 @@ def store(spark: SparkSession, tmp_path: Path) -> Store:
 
 def write(store: Store, batches: Iterable[int], hours: int = 1, **further: Any) -> None:
     """Some frames and deltas of each batch, in one file for each hour."""
+    times = [START + timedelta(hours=n % hours) for n in range(6)]
     for number in batches:
-        many = [
-            {"number": number, "seen_at": START + timedelta(hours=n % hours), **further} for n in range(6)
-        ]
+        many = [{"number": number, "seen_at": at, **further} for at in times]
         put(store.root, FRAMES, FRAME, many, number, "seen_at")
 
 
@@ -56,11 +58,10 @@ def content(store: Store) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
-def files(store: Store, table: str = "frames") -> dict[str, int]:
+def files(store: Store) -> dict[str, int]:
     """How many files each folder has."""
-    root = Path(store.root) / table
-    found = sorted(path.parent for path in root.rglob("*.parquet"))
-    return {str(path.relative_to(root)): found.count(path) for path in found}
+    root = Path(store.root) / "frames"
+    return dict(Counter(str(path.parent.relative_to(root)) for path in sorted(root.rglob("*.parquet"))))
 
 
 # ---------------------------------------------------------------- folders that change places
@@ -103,7 +104,6 @@ def test_without_exchange_in_two_steps(tmp_path: Path, monkeypatch: pytest.Monke
 # ---------------------------------------------------------------- tables
 
 
-@pytest.mark.spark
 def test_an_hour_becomes_one_file(store: Store) -> None:
     """With the same rows, in order of time; other hours and young ones stay as they are."""
     write(store, range(6), hours=2)
@@ -119,11 +119,8 @@ def test_an_hour_becomes_one_file(store: Store) -> None:
     assert sorted(os.listdir(store.root)) == ["frames"]
 
 
-@pytest.mark.spark
 def test_later_batches_join_later(store: Store) -> None:
-    """A few late files are left alone; when they are many, they are joined with what is small. The batch that Spark
-    may do again is not touched, nor is the hour while it has open rows.
-    """
+    """When they are many; the batch that Spark may do again is not touched, nor is the hour while it has open rows."""
     write(store, range(5))
     assert compact(store, "2026-11-21-09", below=5) == [Compacted(f"frames/{HOUR}", 5, 1)]
     write(store, range(5, 8))
@@ -140,7 +137,6 @@ def test_later_batches_join_later(store: Store) -> None:
 # ---------------------------------------------------------------- kills and readers
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("moment", ["_write", "_link", "sync_path", "swap", "shutil.rmtree"])
 def test_killed(store: Store, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """Whenever it is, the table has all rows once, and the next time finishes what was begun."""
@@ -166,7 +162,6 @@ def test_killed(store: Store, monkeypatch: pytest.MonkeyPatch, moment: str) -> N
     assert not (Path(store.root) / "_compact").exists()
 
 
-@pytest.mark.spark
 def test_what_is_not_the_same_is_not_put_in_place(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are counted before the old files go."""
     write(store, range(6))
@@ -178,7 +173,6 @@ def test_what_is_not_the_same_is_not_put_in_place(store: Store, monkeypatch: pyt
     assert files(store) == before
 
 
-@pytest.mark.spark
 def test_a_reader_that_listed_before_is_told(store: Store) -> None:
     """It reads a file that is gone, and fails; never a part. Who lists afterwards reads all."""
     write(store, range(6))

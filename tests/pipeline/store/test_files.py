@@ -124,21 +124,12 @@ def test_row_groups_and_files_are_bounded_in_bytes(tmp_path: Path, monkeypatch: 
 
 def test_files_of_older_releases_are_brought_up_to_date(tmp_path: Path) -> None:
     """Times without a zone become such as new files have, in structures too; columns that came later are null."""
-    inner = [("seen_at", pa.timestamp("us"))]
-    old = pa.table(
-        {
-            "seen_at": pa.array([2, 1], pa.timestamp("us")),
-            "many": pa.array([[{"seen_at": 1}], []], pa.list_(pa.struct(inner))),
-        }
-    )
-    inner = [("seen_at", MICROSECONDS), ("name", pa.string())]
-    new = pa.table(
-        {
-            "seen_at": pa.array([3, 0], MICROSECONDS),
-            "many": pa.array([[{"seen_at": 4, "name": "x"}], None], pa.list_(pa.struct(inner))),
-            "key": ["k", None],
-        }
-    )
+    inner = pa.list_(pa.struct([("seen_at", pa.timestamp("us"))]))
+    times, many = pa.array([2, 1], pa.timestamp("us")), pa.array([[{"seen_at": 1}], []], inner)
+    old = pa.table({"seen_at": times, "many": many})
+    inner = pa.list_(pa.struct([("seen_at", MICROSECONDS), ("name", pa.string())]))
+    times, many = pa.array([3, 0], MICROSECONDS), pa.array([[{"seen_at": 4, "name": "x"}], None], inner)
+    new = pa.table({"seen_at": times, "many": many, "key": ["k", None]})
     parquet.write_table(old, tmp_path / "old.parquet", use_deprecated_int96_timestamps=True)
     parquet.write_table(new, tmp_path / "new.parquet")
     merge([tmp_path / "old.parquet", tmp_path / "new.parquet"], tmp_path / "made", HUGE)
@@ -147,12 +138,8 @@ def test_files_of_older_releases_are_brought_up_to_date(tmp_path: Path) -> None:
     assert table.schema.field("seen_at").type == MICROSECONDS
     assert table.column("seen_at").cast(pa.int64()).to_pylist() == [0, 1, 2, 3]
     assert table.column("key").to_pylist() == [None, None, None, "k"]
-    assert [many and [each["name"] for each in many] for many in table.column("many").to_pylist()] == [
-        None,
-        [],
-        [None],
-        ["x"],
-    ]
+    names = [many and [each["name"] for each in many] for many in table.column("many").to_pylist()]
+    assert names == [None, [], [None], ["x"]]
 
 
 def test_what_does_not_go_together_is_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pyarrow import parquet
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from stomprelay.pipeline import options
 from stomprelay.pipeline.cli import main
@@ -52,15 +52,12 @@ def recorded(tmp_path: Path) -> Path:
 
 def content(store: Store) -> dict[str, list[str]]:
     """The rows of all tables, but for where they are kept."""
-    return {
-        name: sorted(
-            json.dumps(row.asDict(recursive=True), default=str).replace(
-                f"{Path(store.root).parent}/", f"{PLACE}/"
-            )
-            for row in store.read(name).drop("batch").collect()
-        )
-        for name in TABLES
-    }
+
+    def told(row: Row) -> str:
+        text = json.dumps(row.asDict(recursive=True), default=str)
+        return text.replace(f"{Path(store.root).parent}/", f"{PLACE}/")
+
+    return {name: sorted(map(told, store.read(name).drop("batch").collect())) for name in TABLES}
 
 
 def once(spark: SparkSession, settings: Settings) -> str:
@@ -73,9 +70,7 @@ def once(spark: SparkSession, settings: Settings) -> str:
 @pytest.mark.deep
 @pytest.mark.parametrize("form", ["parquet", "delta"])
 def test_a_run_migrates_them_and_goes_on(with_delta: SparkSession, recorded: Path, form: str) -> None:
-    """With what came later they are as if one run had made them of it all; of the relays' runs they have what came
-    later.
-    """
+    """They are as if one run had made them of it all; of the relays' runs they have what came later."""
     journal, tables = recorded / "journal", str(recorded / form)
     for path in (recorded / "later").iterdir():
         path.rename(journal / path.name)
@@ -119,9 +114,8 @@ def test_a_migration_that_is_killed_goes_on(
             kills += 1
             changes = count()
             if (tables / "_migrating" / "note").exists():
-                with pytest.raises(
-                    StoreError, match="ask again, or have it go on by stomprelay-pipeline migrate"
-                ):
+                said = "ask again, or have it go on by stomprelay-pipeline migrate"
+                with pytest.raises(StoreError, match=said):
                     store.check()
             else:
                 store.check()

@@ -26,18 +26,13 @@ def quarantine(spark: SparkSession, *reasons: str) -> DataFrame:
     return spark.createDataFrame([("s", 0, 1, reason) for reason in reasons], QUARANTINE.ddl)
 
 
-def messages(
-    spark: SparkSession,
-    rows: Iterable[tuple[str, str]],
-    still: Iterable[tuple[str, str]] = (),
-    name: str = "0",
-) -> DataFrame:
+Places = Iterable[tuple[str, str]]
+
+
+def messages(spark: SparkSession, rows: Places, still: Places = (), name: str = "0") -> DataFrame:
     """Of hour and destination; `still`: those that are open, in the slice `name`."""
-    many = [
-        {"hour": hour, "destination": destination, "final": final, "slice": None if final else name}
-        for final, some in ((True, rows), (False, still))
-        for hour, destination in some
-    ]
+    many = [{"hour": hour, "destination": to, "final": True} for hour, to in rows]
+    many += [{"hour": hour, "destination": to, "final": False, "slice": name} for hour, to in still]
     return made.rows(spark, MESSAGES, made.MESSAGE, many, "hour string, slice string")
 
 
@@ -45,9 +40,8 @@ def traffic(spark: SparkSession, *rows: tuple[str, str]) -> DataFrame:
     """Of hour and destination."""
     usual = {"minute": made.START, "direction": "to_broker"}
     usual |= dict.fromkeys(("frames", "messages", "octets", "body_octets", "errors"), 0)
-    return made.rows(
-        spark, TRAFFIC, usual, [{"hour": hour, "destination": d} for hour, d in rows], "hour string"
-    )
+    many = [{"hour": hour, "destination": destination} for hour, destination in rows]
+    return made.rows(spark, TRAFFIC, usual, many, "hour string")
 
 
 def said(frame: DataFrame, *columns: str) -> list[Any]:
@@ -80,9 +74,8 @@ def test_folders_have_types_that_engines_find(spark: SparkSession, tmp_path: Pat
         assert "PartitionFilters: [isnotnull(date" in plan
     asked = f"FROM '{store.root}/messages/date=*/hour=*/batch=*/*.parquet' WHERE date = '2026-11-21' AND hour >= 9"
     with duckdb.connect() as connection:
-        (row,) = connection.execute(
-            f"SELECT destination, typeof(date), typeof(hour), hour {asked}"
-        ).fetchall()
+        what = "destination, typeof(date), typeof(hour), hour"
+        (row,) = connection.execute(f"SELECT {what} {asked}").fetchall()
         plan = connection.execute(f"EXPLAIN ANALYZE SELECT destination {asked}").fetchall()[0][1]
     assert row == ("b", "DATE", "BIGINT", 10)
     assert "1/3" in plan
@@ -177,19 +170,16 @@ def test_files_that_tasks_wrote_are_adopted(spark: SparkSession, tmp_path: Path)
         assert folder is not None
         assert folder.parent == tmp_path / "the tables" / "frames"
         files = [folder / layout.place(HOUR) / f"part-{name}.parquet" for name in names]
-        for file in [
-            *files,
-            folder / layout.place(HOUR) / "part-again.parquet",
-            folder / "date=x" / "part-again.parquet",
-        ]:
+        others = [folder / place / "part-again.parquet" for place in (layout.place(HOUR), "date=x")]
+        for file in (*files, *others):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
         store.adopt("frames", batch, files)
-    found = (tmp_path / "the tables").rglob("*.parquet")
-    assert sorted(str(path.relative_to(tmp_path / "the tables" / "frames")) for path in found) == [
-        f"{layout.place(HOUR)}/batch={batch_name(number)}/part-{name}.parquet"
-        for number, name in ((0, "a"), (1, "c"), (1, "d"))
+    root = tmp_path / "the tables" / "frames"
+    wanted = [
+        f"batch={batch_name(number)}/part-{name}.parquet" for number, name in ((0, "a"), (1, "c"), (1, "d"))
     ]
+    assert sorted(root.rglob("*.parquet")) == [root / layout.place(HOUR) / name for name in wanted]
     assert store.stage("frames", 2) == store.stage("frames", 2)
 
 
@@ -197,12 +187,8 @@ def test_what_was_cut_short_is_swept_up(spark: SparkSession, tmp_path: Path) -> 
     """Half-written files, what is about to be removed, and what a batch wrote that is not done; the rest stays."""
     store = Store(spark, str(tmp_path))
     store.append("quarantine", 0, quarantine(spark, "a"))
-    for left in (
-        "quarantine/.spark-staging-1",
-        "quarantine/_temporary",
-        "_sums/flow/.spark-staging-2",
-        "frames/.staging-3",
-    ):
+    cut_short = ("quarantine/.spark-staging-1", "_sums/flow/.spark-staging-2", "frames/.staging-3")
+    for left in (*cut_short, "quarantine/_temporary"):
         (tmp_path / left / "0").mkdir(parents=True)
     later = tmp_path / "frames" / layout.place(HOUR)
     for name in (batch_name(1), f"{OPEN}-{batch_name(1)}-0", batch_name(0)):

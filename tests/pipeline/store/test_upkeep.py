@@ -37,9 +37,7 @@ def batch(store: Store, number: int, retain: float | None = None) -> Batch:
 
 
 def test_now_and_then(store: Store) -> None:
-    """Each so many batches the hours are joined that ended two hours before the newest record, but for those with rows
-    that wait: they will be asked for by their batch.
-    """
+    """Each so many batches hours are joined that ended two hours before the newest record, but for rows that wait."""
     every = upkeep.EVERY
     for number in (0, every - 2, every):
         assert upkeep.after(batch(store, number), START) == []
@@ -68,7 +66,6 @@ def _file(root: Path, *folders: str) -> None:
         (root / folder / "part-0.parquet").write_bytes(b"")
 
 
-@pytest.mark.spark
 def test_hours_go_whole(spark: SparkSession, tmp_path: Path) -> None:
     """Of tables and sums, when they ended for so long; state, quarantine and what is younger stay."""
     keep = [
@@ -90,30 +87,22 @@ def test_hours_go_whole(spark: SparkSession, tmp_path: Path) -> None:
     ]
     _file(tmp_path, *keep, *go)
     store = Store(spark, str(tmp_path))
-    assert expire(store, NOW, DAY) == {
-        "frames": ["2026-11-20-07"],
-        "messages": ["2026-10-01-23"],
-        "stuck": ["2026-11-20-07"],
-        "traffic": ["2026-11-20-07"],
-        "failovers": ["2025-12-31-23"],
-    }
+    last = {name: ["2026-11-20-07"] for name in ("frames", "stuck", "traffic")}
+    older = {"messages": ["2026-10-01-23"], "failovers": ["2025-12-31-23"]}
+    assert expire(store, NOW, DAY) == {**last, **older}
     left = {str(file.parent.relative_to(tmp_path)) for file in tmp_path.rglob("*.parquet")}
     assert left == set(keep)
     assert expire(store, NOW, DAY) == {}
     assert expire(store, NOW + timedelta(hours=1), DAY) == {"frames": ["2026-11-20-08"]}
 
 
-def test_the_second_is_told(tmp_path: Path) -> None:
-    """Until the first is done; the folder is made. One on another machine has no lock."""
+def test_one_run_is_alone(tmp_path: Path) -> None:
+    """The second is told until the first is done, as is why a folder cannot be made; another machine has no lock."""
     folder = tmp_path / "a" / "b"
     with alone(folder), pytest.raises(StoreError, match="another run is at work"), alone(folder):
         pytest.fail("two at once")
     with alone(folder), alone(None), alone(None):
         pass
-
-
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
-    """With the reason."""
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be written"), alone(tmp_path / "file" / "x"):
         pytest.fail("no folder")

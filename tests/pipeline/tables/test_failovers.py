@@ -3,176 +3,123 @@
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.schema import FAILOVERS
 from stomprelay.pipeline.sessions.outages import SessionOutage
 from stomprelay.pipeline.tables.episodes import SPACING, failover, outages_of, rows_of
 from tests.pipeline.rows import OUTAGE_ROW, SECOND, START_NS, told
 
-pytestmark = pytest.mark.spark
-
 GIVE_UP = 3600
+USUAL = {**dict.fromkeys(SessionOutage._fields), **OUTAGE_ROW}
 
 
-def lost(session: str, at: float, recovered: float | None = None, **further: Any) -> dict[str, Any]:
+def lost(session: str, at: float, recovered: float | None = None, **further: Any) -> SessionOutage:
     """A session's outage; times are seconds after the start."""
-    return {
-        "session": session,
-        "lost_ns": START_NS + round(at * SECOND),
-        "recovered_ns": None if recovered is None else START_NS + round(recovered * SECOND),
-        "moved_to": None if recovered is None else "b:61613",
-        **further,
-    }
+    back = None if recovered is None else START_NS + round(recovered * SECOND)
+    times = {"lost_ns": START_NS + round(at * SECOND), "recovered_ns": back}
+    to = None if recovered is None else "b:61613"
+    return SessionOutage(**{**USUAL, "session": session, **times, "moved_to": to, **further})
 
 
-def table(spark: SparkSession, *outages: dict[str, Any]) -> DataFrame:
-    """The rows of `failovers`."""
-    usual = {**dict.fromkeys(SessionOutage._fields), **OUTAGE_ROW}
-    losses = [SessionOutage(**{**usual, **one}) for one in outages]
-    return rows_of(spark, FAILOVERS, [failover(each) for each in outages_of(losses, GIVE_UP * SECOND)])
+GONE, SILENT, SLOW = lost("s1", 0, given_up=True), lost("s1", 0), lost("s1", 0, 300)
 
 
-class Cases:
-    """Outages side by side, each case at brokers of its own, so that Spark is asked once."""
-
-    def __init__(self) -> None:
-        self._outages: list[dict[str, Any]] = []
-        self._wanted: list[tuple[str, list[str], list[tuple[Any, ...]]]] = []
-
-    def case(self, *outages: dict[str, Any], columns: list[str], wanted: list[tuple[Any, ...]]) -> None:
-        """These outages alone make these cells."""
-        name = f"{len(self._wanted)}|"
-        self._outages += [{**one, "broker": name + one.get("broker", "a:61613")} for one in outages]
-        self._wanted.append((name, columns, wanted))
-
-    def begun(self, *outages: dict[str, Any], wanted: list[tuple[str, int]]) -> None:
-        """When each outage begins, and of how many sessions it is."""
-        rows = [(f"2026-11-21 {at}", sessions) for at, sessions in wanted]
-        self.case(*outages, columns=["began_at", "sessions"], wanted=rows)
-
-    def check(self, spark: SparkSession) -> None:
-        """Compare all of them."""
-        found = told(table(spark, *self._outages))
-        names = FAILOVERS.names
-        for name, columns, wanted in self._wanted:
-            ours = [dict(zip(names, row, strict=True)) for row in found]
-            ours = [
-                {**row, "broker": row["broker"][len(name) :]}
-                for row in ours
-                if row["broker"].startswith(name)
-            ]
-            assert sorted((tuple(row[each] for each in columns) for row in ours), key=repr) == wanted
+def cells(columns: str, *losses: SessionOutage) -> list[tuple[Any, ...]]:
+    """Of each outage these columns; times are whole seconds after the start."""
+    rows = [failover(each) for each in outages_of(losses, GIVE_UP * SECOND)]
+    named = [dict(zip(FAILOVERS.names, row, strict=True)) for row in rows]
+    for row in named:
+        ends = {name: (row[name] - START_NS) // SECOND for name in ("began_at", "ended_at") if row[name]}
+        row.update(ends)
+    return [tuple(row[name] for name in columns.split()) for row in named]
 
 
+@pytest.mark.spark
 def test_each_cell(spark: SparkSession) -> None:
     """Three sessions lose a broker; two go one way, one the other."""
-    found = table(
-        spark,
+    losses = [
         lost("s1", 0, 2, resent=3, stale_acks=1),
         lost("s2", 0.5, 1.5, moved_to="c:61613", resent=1, duplicates=4),
         lost("s3", 1, 4, relay="r2"),
-    )
-    assert found.columns == FAILOVERS.names
-    assert told(found) == [
-        (
-            "main",
-            "a:61613",
-            ["b:61613", "c:61613"],
-            "2026-11-21 08:00:00",
-            "2026-11-21 08:00:04",
-            False,
-            3,
-            3,
-            0,
-            2_000_000,
-            3_000_000,
-            4,
-            1,
-            4,
-        )
     ]
+    outages = outages_of(losses, GIVE_UP * SECOND)
+    found = rows_of(spark, FAILOVERS, [failover(each) for each in outages])
+    assert found.columns == FAILOVERS.names
+    where, at = ("main", "a:61613", ["b:61613", "c:61613"]), "2026-11-21 08:00:0"
+    assert told(found) == [(*where, f"{at}0", f"{at}4", False, 3, 3, 0, 2_000_000, 3_000_000, 4, 1, 4)]
 
 
-def test_when_an_outage_begins_and_ends(spark: SparkSession) -> None:
-    """The next loss within ten seconds of the last is the same outage, and one later is, while a session is still
-    without a broker: not while it gave up, and for `give_up` seconds where nothing more comes of it.
-    """
+@pytest.mark.parametrize(
+    ("losses", "begun"),
+    [
+        ([lost("s1", 0, 1), lost("s2", 10, 11), lost("s3", 20, 21)], [(0, 3)]),
+        ([lost("s1", 0, 1), lost("s2", 10.000_000_001, 11)], [(0, 1), (10, 1)]),
+        ([SLOW, lost("s2", 1, 2), lost("s3", 299, 301)], [(0, 3)]),
+        ([SLOW, lost("s2", 1, 2), lost("s3", 301, 302)], [(0, 2), (301, 1)]),
+        ([GONE, lost("s2", 60, 61)], [(0, 1), (60, 1)]),
+        ([SILENT, lost("s2", GIVE_UP, GIVE_UP + 1)], [(0, 2)]),
+        ([SILENT, lost("s2", GIVE_UP + 1, GIVE_UP + 2)], [(0, 1), (GIVE_UP + 1, 1)]),
+    ],
+)
+def test_when_an_outage_begins(losses: list[SessionOutage], begun: list[tuple[int, int]]) -> None:
+    """A loss within ten seconds of the last is of the same outage; a later one, while a session may come back."""
     assert SPACING == 10
-    cases = Cases()
-    cases.begun(lost("s1", 0, 1), lost("s2", 10, 11), lost("s3", 20, 21), wanted=[("08:00:00", 3)])
-    cases.begun(lost("s1", 0, 1), lost("s2", 10.000_000_001, 11), wanted=[("08:00:00", 1), ("08:00:10", 1)])
-    slow = lost("s1", 0, 300)
-    cases.begun(slow, lost("s2", 1, 2), lost("s3", 299, 301), wanted=[("08:00:00", 3)])
-    cases.begun(slow, lost("s2", 1, 2), lost("s3", 301, 302), wanted=[("08:00:00", 2), ("08:05:01", 1)])
-    gone = lost("s1", 0, given_up=True)
-    cases.begun(gone, lost("s2", 60, 61), wanted=[("08:00:00", 1), ("08:01:00", 1)])
-    silent = lost("s1", 0)
-    cases.begun(silent, lost("s2", GIVE_UP, GIVE_UP + 1), wanted=[("08:00:00", 2)])
-    cases.begun(silent, lost("s2", GIVE_UP + 1, GIVE_UP + 2), wanted=[("08:00:00", 1), ("09:00:01", 1)])
-    columns = ["ended_at", "sessions", "recovered", "given_up"]
-    cases.case(lost("s1", 0, 1), lost("s2", 0), columns=columns, wanted=[(None, 2, 1, 0)])
-    gone = lost("s2", 0, given_up=True)
-    cases.case(lost("s1", 0, 1), gone, columns=columns, wanted=[("2026-11-21 08:00:01", 2, 1, 1)])
-    cases.case(gone, columns=columns, wanted=[(None, 1, 0, 1)])
-    cases.check(spark)
+    assert cells("began_at sessions", *losses) == begun
 
 
-def test_what_sets_outages_apart_and_what_is_summed(spark: SparkSession) -> None:
-    """Upstream, broker and plan, at the same moment too. A session that lost the broker twice counts once, as its last
-    loss ended, its silences each; the median silence is the nearest rank's, and a clock that was set back makes none
-    shorter than none. Where most sessions went comes first, equals by the alphabet.
-    """
-    cases = Cases()
+@pytest.mark.parametrize(
+    ("losses", "ended"),
+    [
+        ([lost("s1", 0, 1), lost("s2", 0)], (None, 2, 1, 0)),
+        ([lost("s2", 0, 1), GONE], (1, 2, 1, 1)),
+        ([GONE], (None, 1, 0, 1)),
+    ],
+)
+def test_when_an_outage_ends(losses: list[SessionOutage], ended: tuple[int | None, ...]) -> None:
+    """When each session has another broker, or gave up."""
+    assert cells("ended_at sessions recovered given_up", *losses) == [ended]
+
+
+def test_what_sets_outages_apart() -> None:
+    """Upstream, broker and plan, at the same moment too."""
     others: list[dict[str, Any]] = [
         {"upstream": "other"},
         {"upstream": None},
-        {"broker": "c:61613"},
+        {"broker": "c"},
         {"planned": True},
     ]
-    cases.case(
-        lost("s1", 0, 1),
-        *(lost(f"t{n}", 0, 1, **one) for n, one in enumerate(others)),
-        columns=["upstream", "broker", "planned", "sessions"],
-        wanted=sorted(
-            [
-                ("main", "a:61613", False, 1),
-                ("other", "a:61613", False, 1),
-                (None, "a:61613", False, 1),
-                ("main", "c:61613", False, 1),
-                ("main", "a:61613", True, 1),
-            ],
-            key=repr,
-        ),
-    )
-    cases.case(
-        lost("s1", 0, 1, resent=1),
-        lost("s1", 5, given_up=True, resent=2),
-        columns=["sessions", "recovered", "given_up", "silence_max_us", "resent"],
-        wanted=[(1, 0, 1, 1_000_000, 3)],
-    )
-    silences: list[tuple[list[int], int | None, int | None]] = [
-        ([], None, None),
-        ([7], 7, 7),
-        ([9, 1], 1, 9),
-        ([5, 1, 9], 5, 9),
-        ([4, 3, 2, 1], 2, 4),
-        ([-3, 2], 0, 2),
+    losses = [lost(f"t{n}", 0, 1, **one) for n, one in enumerate([{}, *others])]
+    a = "a:61613"
+    wanted = [
+        ("main", a, False),
+        ("other", a, False),
+        (None, a, False),
+        ("main", "c", False),
+        ("main", a, True),
     ]
-    for lasted, median, longest in silences:
+    assert cells("upstream broker planned sessions", *losses) == [(*each, 1) for each in wanted]
+
+
+def test_silences() -> None:
+    """The median is the nearest rank's, and a clock that was set back makes none shorter than none."""
+    silences = {
+        (): (None, None),
+        (7,): (7, 7),
+        (9, 1): (1, 9),
+        (5, 1, 9): (5, 9),
+        (4, 3, 2, 1): (2, 4),
+        (-3, 2): (0, 2),
+    }
+    for lasted, found in silences.items():
         ended = [lost(f"s{n}", 0, us / 1_000_000) for n, us in enumerate(lasted)]
-        cases.case(
-            *ended,
-            lost("never", 0, given_up=True),
-            columns=["silence_p50_us", "silence_max_us"],
-            wanted=[(median, longest)],
-        )
-    moves = ["c", "d", "b", "d", "c", "d", "a", "b"]
-    cases.case(
-        *(lost(f"s{n}", 0, 1, moved_to=to) for n, to in enumerate(moves)),
-        lost("none", 0),
-        columns=["moved_to"],
-        wanted=[(["d", "b", "c", "a"],)],
-    )
-    cases.case(lost("s1", 0), columns=["moved_to"], wanted=[([],)])
-    cases.check(spark)
+        assert cells("silence_p50_us silence_max_us", *ended, lost("never", 0, given_up=True)) == [found]
+
+
+def test_what_is_summed() -> None:
+    """A session that lost the broker twice counts once; where most sessions went is first, equals by the alphabet."""
+    twice = [lost("s1", 0, 1, resent=1), lost("s1", 5, given_up=True, resent=2)]
+    assert cells("sessions recovered given_up silence_max_us resent", *twice) == [(1, 0, 1, 1_000_000, 3)]
+    moves = [lost(f"s{n}", 0, 1, moved_to=to) for n, to in enumerate("cdbdcdab")]
+    assert cells("moved_to", *moves, lost("none", 0)) == [(["d", "b", "c", "a"],)]
+    assert cells("moved_to", lost("s1", 0)) == [([],)]

@@ -52,9 +52,7 @@ def test_messages_nobody_got(spark: SparkSession) -> None:
 
 
 def test_redelivered(spark: SparkSession) -> None:
-    """Twice to one consumer is one message; its time is the first's, its octets went twice. What another one then
-    got counts for that one from the SEND on.
-    """
+    """Twice to one consumer is one message, its octets went twice; what another one got counts from the SEND on."""
     table = flow(spark, {"deliveries": [after(100), after(900), after(5000, "carol", "c2"), after(7000)]})
     assert told(table) == [
         ("2026-11-21-08", "alice", "/queue/a", "bob", 1, 3, 30, 100, 100),

@@ -29,19 +29,16 @@ CASES: dict[str, list[Measured]] = {
 
 def messages(spark: SparkSession, many: Sequence[Measured]) -> DataFrame:
     """Rows of `messages`."""
-    return rows(
-        spark,
-        MESSAGES,
-        MESSAGE,
-        [
-            {
-                "seen_at": START + timedelta(minutes=minute, seconds=30),
-                "destination": destination,
-                **{f"{name}_us": took for name, took in zip(MEASURES, all_took, strict=True)},
-            }
-            for minute, destination, *all_took in many
-        ],
-    )
+    names = [f"{name}_us" for name in MEASURES]
+    told = [
+        {
+            "seen_at": START + timedelta(minutes=minute, seconds=30),
+            "destination": destination,
+            **dict(zip(names, took, strict=True)),
+        }
+        for minute, destination, *took in many
+    ]
+    return rows(spark, MESSAGES, MESSAGE, told)
 
 
 def cells(table: DataFrame) -> dict[tuple[str, str], dict[str, Any]]:
@@ -56,45 +53,24 @@ def cells(table: DataFrame) -> dict[tuple[str, str], dict[str, Any]]:
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[tuple[str, str], dict[str, Any]]:
     """The cells of all cases."""
-    return cells(
-        LATENCY_SUMS.rows(
-            LATENCY_SUMS.summed(messages(spark, [one for many in CASES.values() for one in many]))
-        )
-    )
+    many = [one for case in CASES.values() for one in case]
+    return cells(LATENCY_SUMS.rows(LATENCY_SUMS.summed(messages(spark, many))))
+
+
+FIGURES = ("count", "p50", "p95", "p99", "max")
 
 
 def test_small_figures_are_exact(found: dict[tuple[str, str], dict[str, Any]]) -> None:
-    """Below 46 µs each value has its own bucket: nearest ranks, cell by cell."""
-    assert found["2026-11-21 08:00:00", "small"] == {
-        "hour": "2026-11-21-08",
-        "minute": "2026-11-21 08:00:00",
-        "destination": "small",
-        "receipt_count": 20,
-        "receipt_p50": 10,
-        "receipt_p95": 19,
-        "receipt_p99": 20,
-        "receipt_max": 20,
-        "delivery_count": 0,
-        "delivery_p50": None,
-        "delivery_p95": None,
-        "delivery_p99": None,
-        "delivery_max": None,
-        "ack_count": 20,
-        "ack_p50": 34,
-        "ack_p95": 43,
-        "ack_p99": 44,
-        "ack_max": 44,
+    """Below 46 µs each value has its own bucket; times of a clock that was set back sort below 0; no figure, no row."""
+    small = found["2026-11-21 08:00:00", "small"]
+    assert {name: [small[f"{name}_{each}"] for each in FIGURES] for name in MEASURES} == {
+        "receipt": [20, 10, 19, 20, 20],
+        "delivery": [0, None, None, None, None],
+        "ack": [20, 34, 43, 44, 44],
     }
-
-
-def test_no_time_and_less_than_none(found: dict[tuple[str, str], dict[str, Any]]) -> None:
-    """0 is a duration, and a clock that was set back makes negative ones, which sort below it."""
-    row = found["2026-11-21 08:00:00", "back"]
-    assert [row[f"receipt_{name}"] for name in ("count", "p50", "p95", "p99", "max")] == [6, -7, 9, 9, 9]
-
-
-def test_a_message_without_any_duration_makes_no_row(found: dict[tuple[str, str], dict[str, Any]]) -> None:
-    """A minute in which nothing was measured is not there."""
+    assert (small["hour"], len(small)) == ("2026-11-21-08", 3 + 3 * len(FIGURES))
+    back = found["2026-11-21 08:00:00", "back"]
+    assert [back[f"receipt_{each}"] for each in FIGURES] == [6, -7, 9, 9, 9]
     assert {destination for _, destination in found} == {"small", "back"}
 
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -79,29 +79,20 @@ class Tables:
 
 
 @pytest.fixture
-def tables_in(spark: SparkSession, tmp_path: Path) -> Callable[[str], Tables]:
-    """One place for tables for each name."""
-    return lambda name: Tables(spark, tmp_path / name)
+def place(spark: SparkSession, tmp_path: Path) -> Tables:
+    """A place for tables."""
+    return Tables(spark, tmp_path / "one")
 
 
 def message(minute: int, us: int, client: str = "bob", **further: Any) -> dict[str, Any]:
     """One that was sent in this minute and took so long."""
     at = START + timedelta(minutes=minute)
-    took = timedelta(microseconds=us)
-    return {
-        "seen_at": at,
-        "sent_at": at,
-        "delivery_us": us,
-        "deliveries": [delivery(client, at + took)],
-        **further,
-    }
+    got = delivery(client, at + timedelta(microseconds=us))
+    return {"seen_at": at, "sent_at": at, "delivery_us": us, "deliveries": [got], **further}
 
 
-def test_a_batch_that_is_done_again_changes_nothing(
-    tables_in: Callable[[str], Tables], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether it was cut short before its hours were made anew, or was complete."""
-    place = tables_in("one")
+def test_a_batch_that_is_done_again(place: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes nothing, whether it was cut short before its hours were made anew, or was complete."""
     advance_traffic(place.frames(0, [{"size": 1}]))
     LATENCY_SUMS.advance_messages(place.messages(0, [message(0, 5)]))
     before = place.table("traffic"), place.table("latency")
@@ -130,25 +121,25 @@ def test_a_batch_that_is_done_again_changes_nothing(
 @pytest.mark.parametrize(
     "sums", [FLOW_SUMS, pytest.param(LATENCY_SUMS, marks=pytest.mark.deep)], ids=["flow", "latency"]
 )
-def test_messages_add_up(tables_in: Callable[[str], Tables], sums: Rollup) -> None:
+def test_messages_add_up(place: Tables, tmp_path: Path, sums: Rollup) -> None:
     """Open rows count while they are open, once; in the end the cut does not matter."""
     many = [message(n * 4, n * 100, "bcd"[n % 3]) for n in range(24)]
-    one, several = tables_in("one"), tables_in("several")
+    several = Tables(place.spark, tmp_path / "several")
+    first, rest = many[:5], many[5:]
     found = []
-    for place, number, settled, passing in (
-        (one, 0, many, []),
-        (several, 0, many[:5], many[5:]),
-        (several, 1, many[5:], []),
+    for tables, number, settled, still in (
+        (place, 0, many, []),
+        (several, 0, first, rest),
+        (several, 1, rest, []),
     ):
-        sums.advance_messages(place.messages(number, settled, passing))
-        found.append(place.table(sums.table.name))
+        sums.advance_messages(tables.messages(number, settled, still))
+        found.append(tables.table(sums.table.name))
     assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.deep
-def test_an_open_row_that_moves_to_another_hour(tables_in: Callable[[str], Tables]) -> None:
+def test_an_open_row_that_moves_to_another_hour(place: Tables) -> None:
     """Its SEND, in a segment that came late, lies an hour before: nothing of it is left where it was."""
-    place = tables_in("one")
     late = message(65, 5, producer=None, sent_at=None, delivery_us=None, ack_us=70)
     LATENCY_SUMS.advance_messages(place.messages(0, [], [late]))
     FLOW_SUMS.advance_messages(place.batch(0))
@@ -164,11 +155,8 @@ def lost(session: str, at: int, recovered: int | None = None, **further: Any) ->
     return {"session": session, "lost_ns": START_NS + at * SECOND, "recovered_ns": ended, **further}
 
 
-def test_outages_come_apart_and_together_over_hours(tables_in: Callable[[str], Tables]) -> None:
-    """What was held open by a session whose recovery is told later comes apart; what a late segment tells joins two.
-    Hours that have nothing any more are empty, others are not touched.
-    """
-    place = tables_in("one")
+def test_outages_come_apart_and_together_over_hours(place: Tables) -> None:
+    """What a recovery that is told later sets apart, and what a late segment joins; other hours are not touched."""
     columns = ["date", "hour", "broker", "sessions"]
     day = date(2026, 11, 21)
     other = lost("t1", -3600, -3590, broker="b")

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from stomprelay.pipeline.schema import STUCK
 from stomprelay.pipeline.sessions.conversation import SessionRow
@@ -16,29 +16,19 @@ from stomprelay.pipeline.sessions.waits import Wait, merged
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.tables.episodes import advance_stuck, rows_of, stuck
-from tests.pipeline.rows import SECOND, START_NS, told
+from tests.pipeline.rows import SECOND, START_NS, STUCK_AT, STUCK_WHO, told
 
 pytestmark = pytest.mark.spark
 
-USUAL: dict[str, Any] = {
-    "relay": "r1",
-    "session": "s1",
-    "client": "bob",
-    "subscription": "1",
-    "destination": "/queue/a",
-    "upstream": "main",
-    "broker": "a:61613",
-    "deliveries": 1,
-    "outcome": "acked",
-    "going": False,
-    "final": True,
-}
+WHO = (*STUCK_WHO.values(), *STUCK_AT.values())
+USUAL = Wait._make((*WHO, 0, 0, 0, 1, "acked", False, True))
 
 
 def wait(since: int, until: int, **further: Any) -> Wait:
     """From when to when, in seconds after the start."""
-    times = {"since_ns": START_NS + since * SECOND, "until_ns": START_NS + until * SECOND}
-    return Wait(**{**USUAL, **times, "age_ns": (until - since) * SECOND, **further})
+    since_ns, until_ns = START_NS + since * SECOND, START_NS + until * SECOND
+    made = USUAL._replace(since_ns=since_ns, until_ns=until_ns, age_ns=until_ns - since_ns)
+    return made._replace(**further)
 
 
 def going(since: int, now: int, **further: Any) -> Wait:
@@ -58,16 +48,11 @@ class Batches:
     def batch(self, number: int, many: Sequence[Wait]) -> Batch:
         """Done, by `stuck`."""
         folder = self.root / "_state" / "kept" / f"slice={number:09d}-said{int(SessionRow.WAIT)}"
-        said = pa.table(
-            {
-                "match": pa.array([one.session for one in many], pa.string()),
-                "turn": pa.array([0] * len(many), pa.int32()),
-                "text": pa.array([json.dumps(one) for one in many], pa.string()),
-            }
-        )
         if many:
             folder.mkdir(parents=True, exist_ok=True)
-            pq.write_table(said, folder / "part-0.parquet")
+            rows = [{"match": one.session, "turn": 0, "text": json.dumps(one)} for one in many]
+            kinds = pa.schema([("match", pa.string()), ("turn", pa.int32()), ("text", pa.string())])
+            pq.write_table(pa.Table.from_pylist(rows, kinds), folder / "part-0.parquet")
         batch = Batch(self.spark, self.store, number, self.settings)
         advance_stuck(batch)
         return batch
@@ -75,11 +60,6 @@ class Batches:
     def table(self, *columns: str) -> list[tuple[Any, ...]]:
         """Its rows."""
         return told(self.store.read("stuck"), columns or ["since", "until", "deliveries", "outcome"])
-
-
-def table(spark: SparkSession, episodes: Sequence[Wait]) -> DataFrame:
-    """The table's rows of these."""
-    return rows_of(spark, STUCK, [stuck(each) for each in episodes])
 
 
 def test_each_cell(spark: SparkSession) -> None:
@@ -93,22 +73,20 @@ def test_each_cell(spark: SparkSession) -> None:
         wait(290, 370, broker="b:61613"),
         wait(230, 310, subscription=None),
     ]
-    found = table(spark, merged(many))
+    found = rows_of(spark, STUCK, [stuck(each) for each in merged(many)])
     assert found.columns == STUCK.names
-    who = ("r1", "s1", "bob", "1", "/queue/a", "main", "a:61613")
+
     at = "2026-11-21 08:"
     assert told(found) == [
-        (f"{at}00:00", f"{at}04:00", *who, 90_000_000, 5, "returned"),
-        (f"{at}03:50", f"{at}05:10", *who[:3], None, *who[4:], 80_000_000, 1, "acked"),
-        (f"{at}04:50", f"{at}06:10", *who[:6], "b:61613", 80_000_000, 1, "acked"),
-        (f"{at}05:00", None, *who, 3_700_000_000, 5, None),
+        (f"{at}00:00", f"{at}04:00", *WHO, 90_000_000, 5, "returned"),
+        (f"{at}03:50", f"{at}05:10", *WHO[:3], None, *WHO[4:], 80_000_000, 1, "acked"),
+        (f"{at}04:50", f"{at}06:10", *WHO[:6], "b:61613", 80_000_000, 1, "acked"),
+        (f"{at}05:00", None, *WHO, 3_700_000_000, 5, None),
     ]
 
 
 def test_an_episode_over_batches_and_hours(spark: SparkSession, tmp_path: Path) -> None:
-    """It is one row, in the hour in which it began, until it ends and after, however often its last batch is done;
-    other hours stay as they are.
-    """
+    """It is one row, in the hour in which it began, until it ends and after; other hours stay as they are."""
     batches = Batches(spark, tmp_path)
     batches.batch(0, [wait(-7000, -6900, session="before"), going(3500, 3590)])
     first = ("2026-11-21 06:03:20", "2026-11-21 06:05:00", 1, "acked")

@@ -50,7 +50,7 @@ def test_two_subscriptions_on_one_topic(client: bytes, broker: bytes) -> None:
         play.both_stay()
 
 
-@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
+@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=bytes.decode)
 def test_a_cumulative_ack_settles_its_own_subscription_only(client: bytes, broker: bytes) -> None:
     """In mode `client` one ACK goes to the broker and stands for all earlier deliveries of that subscription."""
     with joined(client, broker) as play:
@@ -163,7 +163,7 @@ def test_a_transaction(client: bytes, broker: bytes, cut: Cut) -> None:
         play.both_stay()
 
 
-@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
+@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=bytes.decode)
 def test_an_abort_brings_cumulative_acks_back_in_order(client: bytes, broker: bytes) -> None:
     """All that one ACK settled comes back, and one cumulative ACK settles it all again."""
     with joined(client, broker) as play:

@@ -91,8 +91,8 @@ def cumulative() -> Playbook:
     return play
 
 
-def test_a_cumulative_ack_for_a_broker_that_is_blocked() -> None:
-    """It is sent one ACK when it can be written to, however many reached the other broker meanwhile; one waits."""
+def test_an_ack_for_a_broker_that_is_blocked() -> None:
+    """One that is cumulative waits, however many reach another broker; no UNSUBSCRIBE goes before it."""
     with cumulative() as play:
         play.broker_is_blocked(at="a")
         play.client_says(tell(b"ACK", id="b"))
@@ -101,10 +101,6 @@ def test_a_cumulative_ack_for_a_broker_that_is_blocked() -> None:
         assert len(member_of(play, 0)._waiting) == 1
         play.broker_is_unblocked(at="a")
         play.broker_gets(tell(b"ACK", id="a").replace(b"\0", b"\0\n"), at="a")
-
-
-def test_an_ack_that_waits_when_its_client_goes() -> None:
-    """No UNSUBSCRIBE goes before it: a broker would not know any more what it names."""
     with subscribed(fanned(quorum=1), ack="client-individual") as play:
         delivers(play, "b", 1)
         play.broker_is_blocked(at="b")

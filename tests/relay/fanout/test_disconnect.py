@@ -9,7 +9,7 @@ from tests.relay.several import (
     THERE,
     begun,
     both_get,
-    comes,
+    comes_back,
     delivers,
     fanned,
     lasting,
@@ -43,7 +43,7 @@ def test_all_brokers_are_sent_it(quorum: int) -> None:
 
 
 def test_a_group_that_owes_the_receipt_of_an_ack() -> None:
-    """Its RECEIPT of DISCONNECT is waited for, though another group's is enough: the ACK is for it alone."""
+    """Its RECEIPT is waited for, though another group's is enough; and a quorum of each upstream."""
     with subscribed(fanned(quorum=1), ack="client-individual") as play:
         delivers(play, "a", 1)
         play.client_tells_broker(tell(b"ACK", id="a1", receipt="k") + DISCONNECT, at="a")
@@ -51,13 +51,9 @@ def test_a_group_that_owes_the_receipt_of_an_ack() -> None:
         play.broker_says(receipt("end"), at="b")
         play.client_gets(b"")
         play.broker_tells_client(receipt("k", "end"), at="a")
-
-
-def test_all_upstreams_confirm() -> None:
-    """The receipt comes when a quorum of each upstream confirmed."""
     with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
         play.client_says(send(b"1", b"/queue/there.1"))
-        comes(play, "b")
+        play.broker_welcomes(at="b")
         play.client_tells_broker(DISCONNECT, at="a")
         play.broker_gets(send(b"1", b"/queue/there.1") + DISCONNECT, at="b")
         play.broker_says(receipt("end"), at="a")
@@ -86,7 +82,7 @@ def test_the_group_that_was_waited_for_is_lost(answers: bool) -> None:
         silent = play.at("b")
         play.time_passes(6)
         assert silent.closed is How.ABORT
-        comes(play, "b")
+        play.broker_welcomes(at="b")
         play.broker_gets(DISCONNECT, at="b")
         play.broker_tells_client(receipt("end"), at="b")
 
@@ -102,8 +98,8 @@ def test_a_group_that_is_away() -> None:
         play.broker_tells_client(receipt("end"), at="b")
 
 
-def test_what_waits_for_a_paused_broker() -> None:
-    """The client gets an ERROR in place of its RECEIPT, and what waits for the route is counted."""
+def test_what_waits_for_a_route() -> None:
+    """The client gets an ERROR in place of its RECEIPT, which says that it may be lost, and it is counted."""
     there = lasting("there", "b")
     there.brokers[0].health.paused = True
     with begun(routed(lasting("main", "a"), there), b"1.2", "a") as play:
@@ -111,10 +107,6 @@ def test_what_waits_for_a_paused_broker() -> None:
         play.time_passes(5)
         play.client_gets_error(b"connection to the broker was lost", receipt=b"end")
         assert (play.counters["possibly_lost"], play.counters["brokers_lost"]) == (2, 0)
-
-
-def test_what_waits_for_a_route_when_the_relay_ends_the_session() -> None:
-    """The ERROR says that it may be lost."""
     with two_upstreams() as play:
         play.broker_goes(at="b")
         play.client_says(send(b"1", THERE) + b"NONSENSE\n\n\0")
@@ -124,8 +116,8 @@ def test_what_waits_for_a_route_when_the_relay_ends_the_session() -> None:
         assert play.counters["possibly_lost"] == 2
 
 
-def test_what_only_a_lost_group_has() -> None:
-    """The queues of the others were full: the client gets an ERROR, because no group that is there has it."""
+def test_what_only_one_group_has() -> None:
+    """Which is lost, or takes nothing: the client gets an ERROR, for no other group has it, and it is counted."""
     with fanned(quorum=1, confirm=True, resend_buffer=64) as play:
         play.client_says(send(b"1" * 64) + send(b"2" * 64))
         play.broker_gets(copied(1, send(b"1" * 64)).replace(b"relay", OURS, 1), at="b")
@@ -137,10 +129,6 @@ def test_what_only_a_lost_group_has() -> None:
         play.time_passes(5)
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"end")
         assert play.counters["possibly_lost"] == 2
-
-
-def test_a_disconnect_behind_a_send_to_one_group() -> None:
-    """The client is told that its group is away; the others do not have it."""
     with fanned(quorum=1, fan_out_queues=False, confirm=True, disconnect_timeout=1.0) as play:
         play.client_says(send(b"1"))
         assert play.broker_reads(at="a")
@@ -150,12 +138,24 @@ def test_a_disconnect_behind_a_send_to_one_group() -> None:
         play.time_passes(10.0)
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"d")
         assert play.counters["possibly_lost"] == 1
-
-
-def test_what_waits_for_a_group_that_takes_nothing() -> None:
-    """It counts as much as what a silent group was sent."""
     play = fanned(disconnect_timeout=1.0)
     play.broker_is_blocked(at="b")
     play.client_says(send(b"1") + send(b"2") + DISCONNECT)
     play.time_passes(5)
     assert play.counters["possibly_lost"] == 4
+
+
+def test_a_disconnect_behind_a_send_that_one_group_alone_has() -> None:
+    """It waits for this group, though the SEND asked for nothing: if its broker is lost, the SEND is counted."""
+    with fanned(quorum=1, fan_out_queues=False) as play:
+        play.client_says(send(b"1") + tell(b"DISCONNECT", receipt="d"))
+        assert play.broker_reads(at="a").count(b"\0") == 2
+        play.broker_gets(tell(b"DISCONNECT", receipt="d"), at="b")
+        play.broker_says(receipt("d"), at="b")
+        play.client_gets(b"")
+        play.broker_goes(at="a")
+        comes_back(play, "a")
+        play.broker_gets(tell(b"DISCONNECT", receipt="d"), at="a")
+        play.broker_says(receipt("d"), at="a")
+        play.client_gets(receipt("d"))
+        assert play.counters["possibly_lost"] == 1

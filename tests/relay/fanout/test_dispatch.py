@@ -1,8 +1,12 @@
-"""Which brokers are sent a client's SENDs and subscriptions."""
+"""Which brokers are sent a client's SENDs and subscriptions, and how many groups of an upstream it takes."""
 
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.fanout.router import Member, Router
+from stomprelay.relay.model.listener import Listener
 from tests.playbook import Cut, in_all_cuts
+from tests.relay.fanout.parts import MOST, links_of, target
 from tests.relay.frames import copied, receipt, send, tell
-from tests.relay.several import HERE, THERE, both_get, comes_back, fanned, two_upstreams
+from tests.relay.several import HERE, THERE, both_get, comes_back, fanned, plain, routed, two_upstreams
 
 
 @in_all_cuts
@@ -53,3 +57,34 @@ def test_an_id_that_is_open_elsewhere() -> None:
     play.client_says(tell(b"SUBSCRIBE", id="1", destination=HERE.decode()))
     play.client_says(tell(b"SUBSCRIBE", id="1", destination=THERE.decode(), receipt="r"))
     play.client_gets_error(b"SUBSCRIBE repeats the id of an open subscription", receipt=b"r")
+
+
+def router(front: Listener) -> Router:
+    """The router of a session that has not sent anything."""
+    outbox = Outbox()
+    return Router(front, outbox, lambda upstream: links_of(front, upstream, outbox))
+
+
+def fill(member: Member, size: int) -> None:
+    """So many bytes are unconfirmed."""
+    if size:
+        member.resender.unconfirmed.keep(b"x" * size, b"r", sent=True)
+
+
+def test_many_destinations() -> None:
+    """The number that are remembered is bounded."""
+    each = router(routed(plain("main", "a"), plain("there", "b")))
+    for number in range(10_000):
+        assert each.target(b"/queue/there.%d" % number).upstream.name == "there"
+    assert len(each._known) <= 4096
+
+
+def test_the_primary() -> None:
+    """The first group with room, where none has a broker."""
+    each = target(3, 1)
+    assert each.primary is each.members[0]
+    fill(each.members[0], MOST)
+    assert each.primary is each.members[1]
+    each.members[1].given_up = True
+    fill(each.members[2], MOST)
+    assert each.primary is each.members[0]

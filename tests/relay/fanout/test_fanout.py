@@ -5,7 +5,7 @@ import pytest
 from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import SAY_HELLO, Playbook, listener
 from tests.relay.frames import send
-from tests.relay.several import begun, comes, fan_out, group, lasting, routed
+from tests.relay.several import begun, fan_out, group, lasting, routed
 
 DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno\0"
 
@@ -16,7 +16,7 @@ def test_connected_with_the_quorum(quorum: int) -> None:
     with Playbook(listener(fan_out(3, quorum=quorum)), hello=SAY_HELLO[b"1.2"]) as play:
         assert sorted(map(str, play.opened)) == ["a", "b", "c"]
         for number, at in enumerate("cab", 1):
-            comes(play, at)
+            play.broker_welcomes(at=at)
             welcome = b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0" if number == quorum else b""
             play.client_gets(welcome)
         assert not play.relay.coupled
@@ -41,9 +41,7 @@ def test_a_group_of_a_route_that_gives_up() -> None:
     there = Upstream("there", (group("there", "b", timeout=3.0),))
     play = begun(routed(lasting("main", "a"), there), b"1.2", "a")
     play.client_says(send(b"1", b"/queue/there.1"))
-    comes(play, "b")
+    play.broker_welcomes(at="b")
     play.broker_goes(at="b")
     play.time_passes(10)
-    data = play.client_reads()
-    assert data.startswith(b"ERROR\nmessage:no broker available\n")
-    assert b"upstream there: none could be had within 3 s" in data
+    play.client_gets_error(b"no broker available", detail=b"upstream there: none could be had within 3 s")

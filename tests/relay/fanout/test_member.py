@@ -3,14 +3,10 @@
 from stomprelay.relay import inputs
 from stomprelay.relay.model.rates import Limiter, RateLimits, Rates
 from tests.playbook import Playbook, listener
+from tests.relay.failing import client_waits as waits
 from tests.relay.fanout.parts import member_of
 from tests.relay.frames import copied, send, tell
-from tests.relay.several import begun, comes, comes_back, fan_out, fanned, group, lasting, routed
-
-
-def waits(play: Playbook) -> bool:
-    """Whether the client is not read from."""
-    return play.client.paused
+from tests.relay.several import begun, comes_back, fan_out, fanned, group, lasting, routed
 
 
 def test_a_blocked_broker_of_a_route() -> None:
@@ -18,7 +14,7 @@ def test_a_blocked_broker_of_a_route() -> None:
     with begun(routed(lasting("main", "a"), lasting("there", "b", resend_buffer=300)), b"1.2", "a") as play:
         there = send(b"x" * 200, b"/queue/there.1")
         play.client_says(there)
-        comes(play, "b")
+        play.broker_welcomes(at="b")
         play.broker_gets(there, at="b")
         play.broker_is_blocked(at="b")
         play.client_tells_broker(there + send(b"1"), send(b"1"), at="a")
@@ -57,11 +53,11 @@ def leaves(play: Playbook, within: float = 5.0, *, may_stay: bool = False) -> No
     one, other = play.relay.listener.upstream.groups[0].brokers
     one.health.paused = True
     play._perform(play.relay.handle(inputs.Leave(one, within, other, may_stay), play.now))
-    comes(play, "c")
+    play.broker_welcomes(at="c")
 
 
 def test_a_move_that_comes_to_nothing() -> None:
-    """What waited meanwhile for the broker that the session stays at is sent to it."""
+    """What waited for the broker that the session stays at is sent to it, also if the client's rate is limited."""
     with moving(quorum=2) as play:
         play.client_says(send(b"1", receipt="r"))
         assert play.broker_reads(at="a") == play.broker_reads(at="b")
@@ -71,10 +67,6 @@ def test_a_move_that_comes_to_nothing() -> None:
         play.time_passes(3.1)
         play.broker_gets(copied(2, send(b"2")), at="a")
         play.broker_gets(copied(2, send(b"2")), at="b")
-
-
-def test_the_next_broker_goes_before_the_move() -> None:
-    """What waited for the broker that the session stays at is sent to it, also if the client's rate is limited."""
     with moving(quorum=2) as play:
         play.relay.limiter = Limiter(RateLimits(Rates(frames=100)))
         play._perform(play.relay.handle(inputs.Limited(None), play.now))

@@ -1,4 +1,4 @@
-"""A session's link to one group: which broker it asks and when, and what comes of it.
+"""A session's link to one group: which broker it asks and when, what comes of it, and how it leaves.
 
 Schedules are told in test_schedule, handshakes in test_handshake, what a loss means for frames in test_failover.
 """
@@ -14,7 +14,7 @@ from stomprelay.session.effects import Close, How, Note
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.errors import StompError
 from tests.playbook import upstream
-from tests.relay.link.scene import Scene
+from tests.relay.link.scene import Scene, started
 
 
 def test_a_connection_that_nobody_waits_for() -> None:
@@ -68,3 +68,30 @@ def test_the_time_is_over_while_a_broker_is_asked() -> None:
     assert play.link.until == inf
     first = play.over.brokers[0]
     assert (first.health.up, first.health.failures, first.health.coming) == (None, 0, 0)
+
+
+def test_a_broker_that_fell_silent() -> None:
+    """It is no better for others: they leave it out for a while."""
+    play = Scene()
+    play.link.fell_silent(play.now)
+    play.seeks()
+    play.link.fell_silent(play.now)
+    assert [broker.health.failures for broker in play.over.brokers] == [0, 0]
+    play.finds()
+    play.link.fell_silent(play.now)
+    health = play.over.brokers[0].health
+    assert (health.up, health.failures, health.out_until) == (False, 1, 101.0)
+
+
+def test_to_stay() -> None:
+    """A client that leaves need not move; what was begun is finished."""
+    play = started()
+    play.link.stay()
+    play.link.leave(play.now, 5.0, None)
+    play.link.stay()
+    assert (play.link.moving, play.link.until) == (None, inf)
+    play.link.leave(play.now, 5.0, None)
+    play.link.disconnect(play.now)
+    play.link.stay()
+    assert play.link.moving is not None
+    assert play.link.leaving

@@ -231,7 +231,7 @@ def test_what_it_answers(talk: Talk, cut: Cut) -> None:
 
 
 def test_nothing_is_answered_when_it_is_over() -> None:
-    """What comes late changes nothing; a connection that comes late is closed."""
+    """What comes late changes nothing; a stop closes the connection, and nothing is concluded from it."""
     script = Script()
     script.wakes()
     script.ends(False, How.ABORT, events="lost")
@@ -242,10 +242,6 @@ def test_nothing_is_answered_when_it_is_over() -> None:
     assert probe.lost("late", script.now) == []
     script.ends(False, How.ABORT, events="lost")
     assert script.broker.health.failures == 1
-
-
-def test_the_service_stops() -> None:
-    """The connection is closed, and nothing is concluded from that."""
     script = Script(up=True)
     script.accepts()
     script.perform(script.probe.stopped())

@@ -287,14 +287,21 @@ def together(**brokers: int) -> Search:
     return search
 
 
-def test_a_new_session_goes_to_the_others() -> None:
-    """Though the broker before it in the list is there again, and though the broker of the others refuses it once."""
+def test_all_go_where_the_others_are() -> None:
+    """Or where the last one was, for a while, unless that broker went down since; though it refuses once."""
     search = together(a=0, b=2)
     search.begins(start=True)
     assert search.goes() == ("b", 0.0)
     search.fails("b")
     assert search.goes_on(3).replace(" ", "") == "bbb"
     assert search.schedule.passes == 0
+    search = together(a=0, b=1)
+    assert search.group.home(search.now) is search.brokers["b"]
+    search.brokers["b"].health.left(1)
+    for after, order in ((0.0, "ba"), (REMEMBERED, "ab")):
+        assert order == "".join(each.host for each in search.group.order(search.now + after, middle))
+    search.fails("b")
+    assert search.group.order(search.now, middle)[0].host == "a"
 
 
 def test_the_others_leave_while_it_waits() -> None:
@@ -310,17 +317,6 @@ def test_the_others_leave_while_it_waits() -> None:
         assert not search.schedule.stands(search.now)
         assert search.goes() == ("b", 0.0)
         assert search.schedule.stands(search.now)
-
-
-def test_where_the_last_session_was_is_remembered_for_a_while() -> None:
-    """What it sent waits there. A broker that went down since, or is paused, is no longer the one."""
-    search = together(a=0, b=1)
-    assert search.group.home(search.now) is search.brokers["b"]
-    search.brokers["b"].health.left(1)
-    for after, order in ((0.0, "ba"), (REMEMBERED, "ab")):
-        assert order == "".join(each.host for each in search.group.order(search.now + after, middle))
-    search.fails("b")
-    assert search.group.order(search.now, middle)[0].host == "a"
 
 
 def test_all_processes_of_a_relay_go_to_one_broker() -> None:

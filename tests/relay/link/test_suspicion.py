@@ -1,6 +1,6 @@
 """A client whose CONNECT brokers close the connection for: what counts against whom, and when it is given up.
 
-The service's probes are told in test_probe and tests/service/test_checks; here somebody else answers, or nobody does.
+The service's probes are told in test_probe and tests/service/test_brokers; here somebody else answers, or nobody does.
 """
 
 import pytest
@@ -33,8 +33,8 @@ def turned_away(play: Scene, answered: Broker | None = None) -> None:
     play.refuses("connection closed before CONNECTED")
 
 
-def test_a_client_that_goes_while_all_wait_for_what_it_finds() -> None:
-    """The first one that tries a broker after its pause shows nothing if it leaves: a probe does it."""
+def test_who_tries_a_broker_first_may_show_nothing() -> None:
+    """If it leaves, or has the wrong passcode: a probe finds out for all others, who wait for that."""
     play = Scene(brokers=1, checks=Checks(pause=10.0))
     (only,) = play.over.brokers
     only.health.failed(play.over.checks, play.now, lambda: 0.5)
@@ -45,10 +45,6 @@ def test_a_client_that_goes_while_all_wait_for_what_it_finds() -> None:
     play.link.end()
     assert only.health.out(play.now)
     assert only.health.doubted
-
-
-def test_a_login_that_is_refused_by_a_broker_that_is_back() -> None:
-    """Whoever tries it first may have the wrong passcode: a probe finds out for all others, who wait for that."""
     play = Scene(checks=Checks(pause=10.0))
     first, _ = play.over.brokers
     first.health.failed(play.over.checks, play.now, lambda: 0.5)

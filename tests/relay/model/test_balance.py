@@ -52,7 +52,7 @@ def test_a_group_that_changes_is_balanced_by_its_new_settings() -> None:
 
 
 def test_priority_backup_brings_them_home() -> None:
-    """To the first broker, from all others in their order, no more than allowed."""
+    """To the first broker, from all others in their order, no more than allowed, and none from a paused one."""
     several, (a, b, c) = group(1, 1, 1)
     placed = {a: 3, b: 4, c: 5}
     assert several.shifts(placed, 100, NOW) == [Shift(b, a, 4), Shift(c, a, 5)]
@@ -60,10 +60,6 @@ def test_priority_backup_brings_them_home() -> None:
     assert several.shifts(placed, 1, NOW) == [Shift(b, a, 1)]
     assert several.shifts(placed, 0, NOW) == []
     assert several.shifts({a: 12}, 100, NOW) == []
-
-
-def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
-    """A switch-over has times and rules of its own."""
     several, (a, b, c) = group(1, 1, 1)
     b.health.paused = True
     assert several.shifts({b: 4, c: 2}, 10, NOW) == [Shift(c, a, 2)]
@@ -138,7 +134,7 @@ def test_it_converges_and_stays(case: tuple[list[int], list[int], list[bool], in
 
 
 def test_an_allowance_by_the_second() -> None:
-    """What the rate says each second; what is left over is not saved for longer than one."""
+    """What the rate says each second, saved for no longer than one; 0 is none, ever."""
     allowance = Allowance(10.0)
     assert allowance.left(NOW) == 10
     allowance.spend(10)
@@ -148,10 +144,6 @@ def test_an_allowance_by_the_second() -> None:
     allowance.spend(3)
     assert allowance.left(NOW + 1) == 7
     assert allowance.left(NOW + 100) == 10
-
-
-def test_no_rate_allows_nothing() -> None:
-    """0 is none, ever."""
     allowance = Allowance(0.0)
     assert [allowance.left(NOW + second) for second in range(3)] == [0, 0, 0]
 

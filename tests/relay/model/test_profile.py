@@ -120,17 +120,12 @@ def test_nack_toward_a_1_0_broker(product: str) -> None:
 
 @in_all_products
 def test_a_selector_that_is_ignored_is_counted(product: str) -> None:
-    """It passes to every broker; where it means nothing, which is on RabbitMQ, each is counted."""
+    """It passes to every broker, and counts where it means nothing (RabbitMQ); so do properties of queues."""
     frames = b"SUBSCRIBE\nid:0\ndestination:/queue/a\nselector:x > 1\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0"
     for client, broker in PAIRS:
         with joined(client, broker, product=product) as play:
             play.client_tells_broker(frames)
             assert play.counters["selector_ignored"] == (product == "rabbitmq")
-
-
-@in_all_products
-def test_queue_properties_pass(product: str) -> None:
-    """RabbitMQ reads `persistent:false` as a property of the queue; the client may mean just that, so it passes."""
     frame = (
         b"SEND\ndestination:/queue/a\npersistent:false\ndurable:false\nexpires:0\npriority:abc\ntimestamp:x\n"
         b"amq-msg-type:text\ntransformation:jms-map-json\nreply-to:/temp-queue/x\n\n\0"

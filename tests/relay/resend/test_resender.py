@@ -59,7 +59,7 @@ class Scene:
         version = self.session.dialect.version
         bridges = bridges_between(version, broker, "generic", LossPolicy.REPLACE, tracked=True)
         bridge = bridges.to_broker
-        self.passing = to_broker(bridges, self.session, sends=True, parts=not cumulative)
+        self.passing = to_broker(bridges, self.session, sends=True, parts=not cumulative, alike=cumulative)
         self.leg = Leg(Side.UPSTREAM, Limits())
         self.resender.connected(self.leg, bridge, self.broker, cumulative=cumulative, commits_early=False)
 
