@@ -458,11 +458,12 @@ class Ledger:
         account = self._accounts.get(subscription)
         return account.latest(order) if isinstance(account, Cumulative) else None
 
-    def settled(self, delivery: Delivery, transaction: bytes | None = None) -> bool:
+    def settled(self, delivery: Delivery, transaction: bytes | None = None, *, other: bool = False) -> bool:
         """Settle a delivery and all others that its ACK covers. With a `transaction`, `aborted` makes them unsettled
-        again. Return False if one of these deliveries belongs to a lost broker.
+        again. `other`: the ACK names another broker's. Return False if one of them belongs to a lost broker.
         """
         account = delivery.unsettled
+        self._again = self._again or other
         return self._take(account, account.take(delivery.position), transaction)
 
     def _take(

@@ -11,9 +11,7 @@ PLACES: Final = 10_000
 _LOOKED_AT: Final = 8
 """How many of the oldest places are looked at for each new place, so that full buckets are forgotten first."""
 _SLICE: Final = 20
-"""A session takes the tokens of one second in at least so many parts, so that other sessions of its scope get tokens
-in between.
-"""
+"""A session takes the tokens of one second in at least so many parts: other sessions of its scope get some, too."""
 
 
 class Scope(Enum):

@@ -111,6 +111,17 @@ def test_an_ack_for_a_broker_that_is_blocked() -> None:
         assert play.broker_reads(at="b").startswith(tell(b"ACK", id="b1"))
 
 
+def test_an_ack_of_what_a_lost_broker_gave_and_another_ack_covered() -> None:
+    """It is dropped, and no ERROR: the client cannot know that its ACK of another group's message was enough."""
+    with cumulative() as play:
+        play.broker_tells_client(message(b"", message_id="1", ack="1"), at="a")
+        play.broker_tells_client(message(b"", message_id="2", ack="2"), at="b")
+        play.broker_goes(at="a")
+        play.client_tells_broker(tell(b"ACK", id="2"), at="b")
+        play.client_says(tell(b"ACK", id="1", receipt="k"))
+        play.client_gets(receipt("k"))
+
+
 def test_a_cumulative_ack_in_a_transaction() -> None:
     """Each broker commits its own part, and both have to confirm."""
     play = cumulative()
