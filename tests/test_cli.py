@@ -207,7 +207,7 @@ def test_check_makes_the_endpoints(tmp_path: Path, capsys: Capture, text: str, k
 
 
 def test_what_check_shows(tmp_path: Path, capsys: Capture) -> None:
-    """Sockets of systemd, which are not there when a unit runs it, and no secret, neither in what runs nor in an error."""
+    """Sockets of systemd as they are, for they are not there yet; and no secret, in what runs or in an error."""
     file = write(tmp_path, '[listener.a]\nendpoint = "systemd:domain=INET:index=0"\n')
     assert main(["check", "-c", file]) == 0
     assert "systemd:domain=INET:index=0" in capsys.readouterr().out

@@ -28,7 +28,7 @@ def test_a_few_failures_are_free() -> None:
 
 
 def test_how_fast_one_address_can_guess() -> None:
-    """Who would wait too long is not looked at: in an hour little more than an attempt in `STEP` times `MOST` seconds."""
+    """Who would wait too long is not looked at: in an hour little more than one in `STEP` times `MOST` seconds."""
     attempts = failing(100)
     waits = [attempts.wait("192.0.2.1", 0.0) for _ in range(10)]
     assert waits == [STEP * (MOST - FREE), None] + [None] * 8 or waits[1:] == [None] * 9
