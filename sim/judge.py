@@ -209,6 +209,16 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
 
+def told_apart(case: Case) -> bool:
+    """Return whether an ACK names one delivery only: no broker counts them, no session was lost or moved, or all
+    clients speak 1.2.
+    """
+    counts = any(product.counts for product, _ in case.scene.brokers.values())
+    versions = {each.version for each in case.scene.clients.values()}
+    calm = sum(event.who in case.scene.brokers for event in case.fates) == len(case.scene.brokers)
+    return (calm and undisturbed(case)) or versions == {b"1.2"} or not counts
+
+
 UNKNOWN: Final = (
     "an ACK names nothing that waits",
     "an UNSUBSCRIBE names nothing that there is",
