@@ -43,6 +43,9 @@ class Product(NamedTuple):
     goodbyes: tuple[tuple[bytes, bytes], ...]  # `message` and body of its ERRORs when it ends a connection
     # Receipts
     late: bool = False  # it confirms each SEND by itself, in any order, and COMMIT before the SENDs in it
+    defers: bool = (
+        False  # only a RECEIPT of COMMIT, or of a SEND to a queue, shows that earlier SENDs are on its disk
+    )
     leaks: bool = False  # a MESSAGE has `receipt` and `transaction` of its SEND
     # Deliveries
     across: bool = False  # what settles a delivery of mode `client` settles all before, of any subscription
@@ -99,7 +102,7 @@ PRODUCTS: Final = (
             (_CANCELLED, b"java.lang.IllegalStateException: %b\n%b" % (_CANCELLED, _WHERE)),
         ),
         escapes=((b"1.0", (b"1.1", b"1.0")),),
-        **_has("dead same_id marks lags names poison twice twofold"),
+        **_has("defers dead same_id marks lags names poison twice twofold"),
     ),
     Product(
         "artemis",
@@ -469,7 +472,9 @@ class Session:
             if act is None:
                 raise Wrong(b"unknown command")
             if act(frame) and receipt is not None:
-                self._receipt(receipt)
+                topic = frame.headers.get(b"destination", b"").startswith(b"/topic/")
+                stores = frame.command in (b"SEND", b"COMMIT") and not topic
+                self._receipt(receipt, stores or not self.product.defers)
         except Wrong as wrong:
             self._error(wrong.args[0], receipt)
         except KeyError as error:
@@ -758,12 +763,12 @@ class Session:
 
     # What is written
 
-    def _receipt(self, receipt: bytes) -> None:
-        """Confirm a frame, and everything before it, after some time. Receipts keep their order."""
+    def _receipt(self, receipt: bytes, stores: bool = True) -> None:
+        """Confirm a frame, and everything before it if it `stores` that, after some time. Receipts keep their order."""
         delay = self.broker.slowness * self.broker.chance.random()
         self._answered = max(self._answered, self.clock.now + delay)
-        self.clock.at(self._answered, self._confirm, receipt, self._taken, self._took)
-        self._taken = []
+        self.clock.at(self._answered, self._confirm, receipt, self._taken if stores else [], self._took)
+        self._taken = [] if stores else self._taken
 
     def _confirm(self, *answer: Any) -> None:
         """Write a RECEIPT, behind those that were due while the broker was hanging."""

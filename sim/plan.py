@@ -403,8 +403,8 @@ def _crowd(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
         steps.append(Step(here, name, "connect"))
         for _ in range(choice((0, 1, 2, 2))):
             steps.append(Step(here + 0.4, name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
-        at, send = soon(), (choice((0, 2, 3)), int(random() < 0.7), 0, 0)
-        steps += [Step(at + 0.01 * random(), name, "send", send) for _ in range(choice((1, 3, 6)))]
+        at, values = soon(), (choice((0, 2, 3)), int(random() < 0.7), 0, 0)
+        steps += [Step(at + 0.01 * random(), name, "send", values) for _ in range(choice((1, 3, 6)))]
         steps += [Step(at + 0.01, name, "disconnect")] * (random() < 0.3)  # it came for this only
         for act, value in (("burst", 6), ("burst", 6), ("unsubscribe", 1), ("ack", 1), ("ack", 1)):
             if random() < 0.5:
@@ -523,20 +523,14 @@ def _trouble(chance: Random, what: str, at: float, name: str, number: int) -> li
         case "away":
             return [Step(at, name, "kill", (most,))]
         case "hang":
-            return [
-                Step(at, name, "stall", (1,)),
-                Step(at + chance.choice((0.3, 2.0, 6.0)), name, "kill", (0,)),
-            ]
+            later = at + chance.choice((0.3, 2.0, 6.0))
+            return [Step(at, name, "stall", (1,)), Step(later, name, "kill", (0,))]
         case "restart":  # it takes connections, and closes them, before it serves; then it is busy
             later = at + random()
             steps = [Step(at, name, "kill", (most,)), Step(at, name, "feel", (2,))]
             steps += [Step((at + later) / 2, name, "start"), Step(later, name, "feel", (0,))]
-            busy = later + 0.3 * random()
-            return [
-                *steps,
-                Step(busy, name, "stall", (1,)),
-                Step(later + 0.3 + random(), name, "stall", (0,)),
-            ]
+            at = later + 0.3 * random()
+            return [*steps, Step(at, name, "stall", (1,)), Step(at + random(), name, "stall", (0,))]
         case "cut" | "half_close":
             return [Step(at, name, what, (which, most))]
         case "refuses" | "goes":

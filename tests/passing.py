@@ -53,38 +53,21 @@ def split(run: Run, decoder: Decoder) -> list[Frame]:
     """Return the frames of a run that came from this decoder, one by one."""
     fresh = Decoder(decoder.dialect, frozenset({run.command}), decoder.limits)
     fresh.feed(run.wire)
-    at = run.start
-    return [
-        Frame(
-            frame.command,
-            run.data,
-            at + frame.start,
-            at + frame.head,
-            at + frame.body,
-            at + frame.end,
-            at + frame.after,
-            frame.plain,
-            frame.memo,
-        )
-        for frame in fresh.frames()
-    ]
+    found = []
+    for frame in fresh.frames():
+        start, head, body = (run.start + at for at in (frame.start, frame.head, frame.body))
+        end, after = run.start + frame.end, run.start + frame.after
+        found.append(Frame(frame.command, run.data, start, head, body, end, after, frame.plain, frame.memo))
+    return found
 
 
 def run_of(rule: Rule, frames: list[Frame]) -> Run:
     """Return frames that a rule lets pass, which stand back to back, as a run."""
     lists = [[value for value in wanted(rule, frame) or () if value is not None] for frame in frames]
     first, last = frames[0], frames[-1]
-    run = Run(
-        rule,
-        first.data,
-        first.start,
-        last.after,
-        len(frames),
-        last.start,
-        last.head,
-        b"".join([value + b"\n" for each in lists for value in each]),
-        all(frame.plain for frame in frames),
-    )
+    values = b"".join([value + b"\n" for each in lists for value in each])
+    plain, count = all(frame.plain for frame in frames), len(frames)
+    run = Run(rule, first.data, first.start, last.after, count, last.start, last.head, values, plain)
     if rule.parts:
         run.parts = bytearray().join(
             [struct.pack("nnn", frame.head, frame.body, frame.after) for frame in frames]

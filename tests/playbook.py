@@ -120,16 +120,14 @@ class Playbook(AbstractContextManager["Playbook"]):
         *,
         cut: Cut = Cut.WHOLE,
         hello: bytes = b"",
-        counters: Counters | None = None,
-        name: bytes = b"relay-session",
         passes: bool = False,
         counter: DestinationCounter | None = None,
         limiter: Limiter | None = None,
         address: str | None = None,
     ) -> None:
-        self.counters = Counters() if counters is None else counters
+        self.counters = Counters()
         passes = passes or cut is Cut.PASSED
-        front = front or listener()
+        name, front = b"relay-session", front or listener()
         self.relay = Relay(
             front, name, self.counters, passes=passes, counter=counter, limiter=limiter, address=address
         )

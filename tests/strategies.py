@@ -9,20 +9,22 @@ from stomprelay.wire.frame import compose
 from stomprelay.wire.names import CONTENT_LENGTH, MESSAGE, RECEIPT, SEND, SUBSCRIBE
 
 _SPICE: Final = (
-    b"\\",
-    b":",
-    b"\n",
-    b"\r",
-    b" ",
-    b"\\n",
-    b"\\c",
-    b"\\\\",
-    b"\\r",
-    b"\xc3\xa4",
-    b"\xff",
-    b"n",
-    b"c",
-    b"r",
+    *(
+        b"\\",
+        b":",
+        b"\n",
+        b"\r",
+        b" ",
+        b"\\n",
+        b"\\c",
+        b"\\\\",
+        b"\\r",
+        b"\xc3\xa4",
+        b"\xff",
+        b"n",
+        b"c",
+        b"r",
+    ),
 )
 """What makes a name or a value worth a look."""
 

@@ -17,16 +17,16 @@ MINUTES = 60
 
 
 class Story(NamedTuple):
-    """What an alert is asked about: series with their samples, in promtool's notation (`1x60`: 1, sixty-one times;
-    `0+2x60`: two more each time). It is silent at minute `silent`, and fires at minute `fires`, with these labels
-    beside `PLACE`.
+    """What an alert is asked about: it is silent at minute `silent`, and fires at minute `fires`, with these labels
+    beside `PLACE`. Series have their samples in promtool's notation (`1x60`: 1, sixty-one times; `0+2x60`: two more
+    each time).
     """
 
     alert: str
-    series: dict[str, str]
     silent: int
     fires: int
-    labels: dict[str, str] = {}
+    labels: dict[str, str]
+    series: dict[str, str]
 
 
 PUBLIC = {"listener": "public"}
@@ -60,82 +60,57 @@ def histogram(name: str, label: str) -> dict[str, str]:
 
 DAY = 1440 * 60
 STORIES = [
-    Story("StomprelayDown", {"up{}": "1x19 0x40"}, 20, 22),
-    Story("StomprelayNotReady", {"stomprelay_ready": "1x19 0x40", "stomprelay_draining": "0x60"}, 20, 22),
+    Story("StomprelayDown", 20, 22, {}, {"up{}": "1x19 0x40"}),
+    Story("StomprelayNotReady", 20, 22, {}, {"stomprelay_ready": "1x19 0x40", "stomprelay_draining": "0x60"}),
     Story(
-        "StomprelayNoBrokerUp",
+        *("StomprelayNoBrokerUp", 29, 31, MAIN),
         states("tcp://a", {"up": "1x19 0x40", "down": "0x19 1x40"})
         | states("tcp://b", {"up": "1x29 0x30", "paused": "0x29 1x30"}),
-        29,
-        31,
-        MAIN,
     ),
     Story(
-        "StomprelayBrokerDown",
+        *("StomprelayBrokerDown", 21, 23, BROKER),
         states("tcp://a", {"up": "1x19 0x40", "down": "0x19 1x1 0x39", "out": "0x21 1x38"}),
-        21,
-        23,
-        BROKER,
     ),
     Story(
-        "StomprelayBrokerPaused",
+        *("StomprelayBrokerPaused", 250, 260, BROKER),
         {'stomprelay_broker_paused{upstream="main",broker="tcp://a"}': "0x19 1x300"},
-        250,
-        260,
-        BROKER,
     ),
     Story(
-        "StomprelayFailovers",
+        *("StomprelayFailovers", 32, 45, {}),
         {'stomprelay_sessions{listener="public"}': "10x60"}
         | {'stomprelay_failovers_total{listener="public"}': "0x20 10x10 10+5x29"},
-        32,
-        45,
     ),
-    Story("StomprelayLongSilence", histogram("silence", 'upstream="main",'), 20, 30, MAIN),
-    Story("StomprelaySessionsGivenUp", counter("sessions_given_up"), 20, 22, PUBLIC),
-    Story("StomprelayPossiblyLost", counter("possibly_lost"), 20, 22, PUBLIC),
-    Story("StomprelayFanoutOverflowed", counter("fanout_overflowed"), 20, 22, PUBLIC),
-    Story("StomprelayFaults", counter("faults"), 20, 22, PUBLIC),
-    Story("StomprelayClientsRefused", counter("clients_refused"), 20, 22, PUBLIC),
+    Story("StomprelayLongSilence", 20, 30, MAIN, histogram("silence", 'upstream="main",')),
+    Story("StomprelaySessionsGivenUp", 20, 22, PUBLIC, counter("sessions_given_up")),
+    Story("StomprelayPossiblyLost", 20, 22, PUBLIC, counter("possibly_lost")),
+    Story("StomprelayFanoutOverflowed", 20, 22, PUBLIC, counter("fanout_overflowed")),
+    Story("StomprelayFaults", 20, 22, PUBLIC, counter("faults")),
+    Story("StomprelayClientsRefused", 20, 22, PUBLIC, counter("clients_refused")),
     Story(
-        "StomprelayDescriptors",
+        *("StomprelayDescriptors", 20, 30, {}),
         {"stomprelay_build_info": "1x60", "process_max_fds": "100x60", "process_open_fds": "90x19 91x40"}
         | {'process_open_fds{worker="1"}': "5x60", 'process_max_fds{worker="1"}': "100x60"},
-        20,
-        30,
     ),
-    Story("StomprelayLoopLag", histogram("lag", ""), 20, 35),
+    Story("StomprelayLoopLag", 20, 35, {}, histogram("lag", "")),
     Story(
-        "StomprelayWorkerAway",
+        *("StomprelayWorkerAway", 21, 23, {"worker": "2"}),
         {'stomprelay_worker_up{worker="1"}': "1x60", 'stomprelay_worker_up{worker="2"}': "1x19 0x40"},
-        21,
-        23,
-        {"worker": "2"},
     ),
     Story(
-        "StomprelayWorkerRestarts",
+        *("StomprelayWorkerRestarts", 20, 35, {"worker": "2"}),
         {'stomprelay_worker_restarts_total{worker="2"}': "0x10 1x9 2x10 3+1x29"},
-        20,
-        35,
-        {"worker": "2"},
     ),
-    Story("StomprelayJournalFailing", {"stomprelay_journal_failing": "0x19 1x40"}, 20, 22),
-    Story("StomprelayJournalDropping", counter("journal_dropped_frames", labels=""), 20, 22),
+    Story("StomprelayJournalFailing", 20, 22, {}, {"stomprelay_journal_failing": "0x19 1x40"}),
+    Story("StomprelayJournalDropping", 20, 22, {}, counter("journal_dropped_frames", labels="")),
     Story(
-        "StomprelayCertificateEnds",
+        *("StomprelayCertificateEnds", 29, 32, {"for": "admin_tls"}),
         {'stomprelay_certificate_expires_timestamp_seconds{for="admin_tls"}': f"{14 * DAY + 1800}x60"}
         | {'stomprelay_certificate_expires_timestamp_seconds{for="listener.public.tls"}': f"{20 * DAY}x60"}
         | {'stomprelay_certificate_expires_timestamp_seconds{for="upstream.main.tls"}': "60x60"},
-        29,
-        32,
-        {"for": "admin_tls"},
     ),
     Story(
-        "StomprelayCertificateEnded",
+        *("StomprelayCertificateEnded", 29, 31, {"for": "upstream.main.tls"}),
         {'stomprelay_certificate_expires_timestamp_seconds{for="upstream.main.tls"}': "1800x60"},
-        29,
-        31,
-        {"for": "upstream.main.tls"},
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""The command `stomprelay`, as a user types it."""
+"""The command `stomprelay`, as a user types it, and `python -m stomprelay`, which is the same."""
 
 import io
 import signal
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import stomprelay
 from stomprelay.cli import main
 from stomprelay.cli.configuration import LOG_FORMATS
 from stomprelay.config import OPTIONS
@@ -72,44 +73,32 @@ def test_help(capsys: Capture, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "said",
     [
-        [],
-        ["chekc"],
-        ["check"],
-        ["run", "--log-format", "xml"],
-        ["run", "relay.toml"],
-        ["config", "absent.toml"],
-        ["explain", "--client", "2.0"],
-        ["explain", "--loss", "x"],
-        ["pause"],
-        ["pause", "a:1", "--within", "soon"],
-        ["pause", "a:1", "--within", "-1"],
-        ["pause", "a:1", "--within", "nan"],
-        ["resume"],
-        ["resume", "a:1", "--within", "5"],
-        ["brokers", "a:1"],
-        ["pause", "a:1", "--json"],
-        ["sessions", "x"],
-        ["sessions", "--sort", "size"],
-        ["sessions", "--top", "0"],
-        ["sessions", "--top", "\u0661"],
-        ["sessions", "--filter", "login"],
-        ["sessions", "--filter", "logon=x"],
-        ["kill"],
-        ["kill", "a", "b"],
-        ["tail", "a"],
-        ["reload", "a"],
-        ["journal"],
-        ["journal", "rm", "a"],
-        *(["journal", each] for each in JOURNALS),
-        ["journal", "cat", "--since", "soon", "a"],
+        *("", "chekc", "check", "run --log-format xml", "run relay.toml", "config absent.toml"),
+        *("explain --client 2.0", "explain --loss x", "pause", "pause a:1 --within soon"),
+        *(
+            "pause a:1 --within -1",
+            "pause a:1 --within nan",
+            "resume",
+            "resume a:1 --within 5",
+            "brokers a:1",
+        ),
+        *(
+            "pause a:1 --json",
+            "sessions x",
+            "sessions --sort size",
+            "sessions --top 0",
+            "sessions --top \u0661",
+        ),
+        *("sessions --filter login", "sessions --filter logon=x", "kill", "kill a b", "tail a", "reload a"),
+        *("journal", "journal rm a", *(f"journal {each}" for each in JOURNALS), "journal cat --since soon a"),
     ],
 )
-def test_wrong_usage(capsys: Capture, arguments: list[str]) -> None:
+def test_wrong_usage(capsys: Capture, said: str) -> None:
     """Wrong options are told on standard error, with exit status 2."""
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        main(said.split())
     assert ended.value.code == 2
     assert "usage: stomprelay" in capsys.readouterr().err
 
@@ -400,3 +389,14 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
             [script, "check", "-c", write(tmp_path, "")], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert (run.returncode, run.stderr) == (1, b"stomprelay: cannot write: No space left on device\n")
+
+
+def test_it_runs_the_command() -> None:
+    """The same options, the same answer, the same exit status."""
+    run = subprocess.run(
+        [sys.executable, "-m", "stomprelay", "--version"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == f"stomprelay {stomprelay.__version__}\n"
+    assert (
+        subprocess.run([sys.executable, "-m", "stomprelay"], capture_output=True, check=False).returncode == 2
+    )

@@ -89,17 +89,13 @@ def test_the_build_is_given_what_the_dockerfile_copies() -> None:
 
 
 def test_the_entry_point_runs_a_relay() -> None:
-    """By the real parser; what is added to it wins over the file, another file too."""
+    """By the real parser, and what is added wins; clients and probes reach the ports of its file."""
     command, *words = image.entry_point()
     assert command == "stomprelay"
     options = parser().parse_args(words)
     assert options.command == "run"
     more = parser().parse_args([*words, "--config", "/etc/mine.toml", "--upstream", "tcp://broker"])
     assert (more.config, more.upstream) == ("/etc/mine.toml", "tcp://broker")
-
-
-def test_the_ports_of_the_image_are_those_of_its_file() -> None:
-    """Clients and probes come from outside; the health check asks the endpoint that it finds there."""
     config = load(str(image.configuration()))
     [listener] = config.listeners
     assert image.said("EXPOSE").split() == [str(port(each)) for each in (listener.endpoint, config.metrics)]

@@ -96,13 +96,20 @@ def test_the_panels_have_a_place_each() -> None:
 
 
 @judged
-def test_prometheus_understands_what_the_dashboard_asks(tmp_path: Path) -> None:
-    """As rules, whose expressions `promtool` reads."""
+def test_prometheus_takes_what_is_meant_for_it(tmp_path: Path) -> None:
+    """What the dashboard asks, as rules, and what compose.yaml gives it, where that is mounted."""
     asked = [{"record": f"asked:{number}", "expr": each} for number, each in enumerate(queries())]
     file = tmp_path / "asked.json"
     file.write_text(json.dumps({"groups": [{"name": "asked", "rules": asked}]}), encoding="utf-8")
     done = subprocess.run([PROMTOOL, "check", "rules", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    volumes = yaml.safe_load((ROOT / "config" / "compose.yaml").read_text("utf-8"))["services"]["prometheus"][
+        "volumes"
+    ]
+    for volume in volumes:
+        source, target, _ = volume.split(":")
+        (tmp_path / Path(target).name).write_bytes((ROOT / "config" / source).read_bytes())
+    checked(tmp_path, (tmp_path / "prometheus.yml").read_text("utf-8"))
 
 
 @judged
@@ -113,18 +120,6 @@ def test_prometheus_takes_what_the_page_shows(tmp_path: Path, number: int) -> No
     for name in ("stomprelay.token", "stomprelay-ca.pem"):
         (tmp_path / name).touch()
     checked(tmp_path, SAMPLES[number].replace("/etc/prometheus", str(tmp_path)))
-
-
-@judged
-def test_prometheus_takes_what_compose_gives_it(tmp_path: Path) -> None:
-    """Each file where it is mounted."""
-    volumes = yaml.safe_load((ROOT / "config" / "compose.yaml").read_text("utf-8"))["services"]["prometheus"][
-        "volumes"
-    ]
-    for volume in volumes:
-        source, target, _ = volume.split(":")
-        (tmp_path / Path(target).name).write_bytes((ROOT / "config" / source).read_bytes())
-    checked(tmp_path, (tmp_path / "prometheus.yml").read_text("utf-8"))
 
 
 def checked(folder: Path, text: str) -> None:

@@ -64,16 +64,9 @@ class Terminal:
         relay.answer("/tail", *(each.spell().encode() for each in answers))
         self.answers = len(answers)
         request = watch((), (), (), options.pop("bodies", 0))
+        printed = self.lines.append, self.remarks.append
         with pytest.raises(Enough):
-            tail(
-                AdminClient(relay.place),
-                request,
-                None,
-                self.lines.append,
-                self.remarks.append,
-                self.sleep,
-                **options,
-            )
+            tail(AdminClient(relay.place), request, None, *printed, self.sleep, **options)
 
 
 def test_what_passes_is_shown_as_it_passes(relay: Relay) -> None:

@@ -1,4 +1,4 @@
-"""`twistd stomprelay`: its options, and what they make."""
+"""`twistd stomprelay` and `twistd stompbroker`: their options, and what they make."""
 
 import socket
 import subprocess
@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from twisted.application.service import IService
@@ -16,6 +17,7 @@ import stomprelay
 from stomprelay import broker_tap, tap
 from stomprelay.cli import release
 from stomprelay.config import OPTIONS
+from stomprelay.service.embedded import BrokerService
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.relay import RelayService
 from stomprelay.service.workers.service import WorkersService
@@ -169,3 +171,35 @@ def test_workers_that_cannot_start(tmp_path: Path, which: str) -> None:
         with pytest.raises(CannotStart, match=r"cannot (listen on|be used)"):
             service.startService()
         assert service.crew.workers == []
+
+
+def brokers_options(*arguments: str) -> broker_tap.Options:
+    """The options, as `twistd` reads them."""
+    options = broker_tap.Options()
+    options.parseOptions(arguments)
+    return options
+
+
+def ports(*arguments: str) -> list[tuple[int, str]]:
+    """Port and interface of each endpoint."""
+    reactor: Any = MemoryReactorClock()
+    service = broker_tap.makeService(brokers_options(*arguments), reactor)
+    assert isinstance(service, BrokerService)
+    service.privilegedStartService()
+    return [(port, interface) for port, _, _, interface in reactor.tcpServers]
+
+
+def test_where_a_broker_listens() -> None:
+    """As often as one likes; one that cannot be ends the process with the reason, and no traceback."""
+    assert ports("-l", "tcp:1", "--listen", "tcp:2:interface=127.0.0.1") == [(1, ""), (2, "127.0.0.1")]
+    with pytest.raises(SystemExit, match=r"^stompbroker: endpoint 'nonsense:1'"):
+        broker_tap.makeService(brokers_options("-l", "nonsense:1"), MemoryReactorClock())
+
+
+def test_the_reactor_of_a_broker_is_the_global_one() -> None:
+    """Unless another is passed in."""
+    from twisted.internet import reactor
+
+    service = broker_tap.makeService(brokers_options())
+    assert isinstance(service, BrokerService)
+    assert service.runtime.reactor is reactor

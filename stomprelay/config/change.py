@@ -73,9 +73,7 @@ _FIXED, _FIXED_IN_JOURNAL = (
 
 
 class Continued(NamedTuple):
-    """A `group` that continues, or a new group in place of one that cannot continue. The group gets the settings of
-    `like`, and these brokers.
-    """
+    """A `group` that continues, or a new one in its place, with the settings of `like` and these brokers."""
 
     group: Group
     like: Group

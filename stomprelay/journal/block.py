@@ -150,9 +150,7 @@ def walk(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
 
 
 class _Reader:
-    """Reads a source block by block. `_data` is the part in memory. It begins at offset `_base` of the source. `_at` is
-    a place in `_data`.
-    """
+    """Reads a source block by block. `_data`: the part in memory, from offset `_base` on. `_at`: a place in it."""
 
     __slots__ = ("_at", "_base", "_data", "_end", "_more", "_view")
 

@@ -334,9 +334,7 @@ class SessionRecorder:
         raise LookupError("a leg that nobody records")
 
     def record(self, client: _Client, effects: Sequence[object] = ()) -> None:
-        """Record the frames that came since the last call, and the notes among `effects`. If the journal is full, call
-        `hold` of the client.
-        """
+        """Record the frames since the last call, and the notes among `effects`. If the journal is full, call `hold`."""
         for effect in effects:
             if type(effect) is Note:
                 # `value` would be slower.

@@ -167,9 +167,7 @@ def _unreadable(error: OSError, at: int = 0, length: int = 0) -> Damage:
 def _under_headers(
     items: Iterator[Block | Damage], file: str, size: int
 ) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield these items with decoded headers. If the first header is damaged or missing, a header made from the file's
-    name takes its place.
-    """
+    """Yield these items with decoded headers. If the first is damaged or missing, the file's name stands for it."""
     known = False
     for found in items:
         if isinstance(found, Damage):

@@ -154,9 +154,7 @@ class BrokerService(MultiService):
 
 @implementer(IStreamClientEndpoint)
 class MemoryEndpoint:
-    """Connects a client to the embedded broker in the reactor's next turn, by a pair of sockets. So back-pressure
-    works as with any broker.
-    """
+    """Connects a client to the embedded broker in the next turn, by sockets: back-pressure works as with any broker."""
 
     def __init__(self, reactor: Any, factory: IProtocolFactory) -> None:
         self._reactor = reactor

@@ -328,9 +328,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 
 def keep_freed_memory() -> bool:
-    """Let the C library keep freed memory; otherwise the system allocates new pages for each large chunk. Return False
-    if there is no `mallopt`.
-    """
+    """Let the C library keep freed memory: new pages for each large chunk take long. Return False without `mallopt`."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):

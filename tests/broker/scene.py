@@ -22,13 +22,7 @@ from stomprelay.broker.broker import Connection, EmbeddedBroker
 from stomprelay.broker.message import Bounds
 from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Terms
-
-HELLO: Final = {
-    b"1.0": b"CONNECT\n\n\0",
-    b"1.1": b"CONNECT\naccept-version:1.1\nhost:/\n\n\0",
-    b"1.2": b"CONNECT\naccept-version:1.2\nhost:/\n\n\0",
-}
-"""A client's CONNECT, by its version."""
+from tests.playbook import SAY_HELLO as HELLO
 
 in_every_version = pytest.mark.parametrize("version", HELLO, ids=bytes.decode)
 """Runs a test in each version; it takes `version`."""

@@ -11,7 +11,8 @@ from stomprelay.broker.broker import HALF_CLOSED
 from stomprelay.session.effects import Event, How
 from stomprelay.session.leg import Terms
 from stomprelay.wire.dialect import V1_2
-from tests.broker.scene import HELLO, Peer, Scene, header, in_every_version
+from tests.broker.scene import Peer, Scene, header, in_every_version
+from tests.playbook import SAY_HELLO as HELLO
 from tests.strategies import chunkings, garbage, streams
 
 SERVER = b"server:stomprelay/" + stomprelay.__version__.encode()

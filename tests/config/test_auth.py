@@ -93,18 +93,10 @@ def test_a_mistake(folder: Path, parts: list[str], why: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "auth.example.net",
-        "ftp://auth.example.net",
-        "http://auth.example.net/",
-        "http://192.0.2.1/",
-        "https://",
-        "https://u:p@auth.example.net",
-        "https://auth.example.net/?key=hidden",
-        "https://auth.example.net/#x",
-        "https://auth.example.net:99999/",
-        "https://auth.example.net/a b",
-        "https://[::1/",
-        "https://ä/",
+        *("auth.example.net", "ftp://auth.example.net", "http://auth.example.net/", "http://192.0.2.1/"),
+        *("https://", "https://u:p@auth.example.net", "https://auth.example.net/?key=hidden"),
+        *("https://auth.example.net/#x", "https://auth.example.net:99999/", "https://auth.example.net/a b"),
+        *("https://[::1/", "https://ä/"),
     ],
 )
 def test_where_no_service_is(folder: Path, url: str) -> None:

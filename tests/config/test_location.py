@@ -115,6 +115,8 @@ def test_mistakes(row: str) -> None:
     """Each is told by where it stands."""
     uri, said = row.split(maxsplit=1)
     assert refusal(uri).startswith(said)
+    assert refusal("failover:(ws://a/x,ws://A:80/x)").endswith("once as ws://a/x")
+    assert refusal("fanout:(failover:(tcp://a))?timeout=5").endswith("hold for: say it of failover:(...)")
 
 
 @pytest.mark.parametrize(

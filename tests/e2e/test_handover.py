@@ -1,4 +1,4 @@
-"""Upgrades that refuse nobody: one process takes the sockets of another, and `drain` sees clients off."""
+"""Upgrades that refuse nobody: one process takes the sockets of another."""
 
 import contextlib
 import os
@@ -72,11 +72,6 @@ uri = "tcp://127.0.0.1:{behind}"
         assert old.exited(within=PATIENCE), old.last_words
         assert old.stop() == 0, old.output
         return new
-
-    def command(self, *arguments: str) -> Child:
-        """Start a command that asks the relay."""
-        command = [*RUN[:-1], *arguments, "--admin", self.admin.url]
-        return launch(self.directory, command)
 
 
 @contextlib.contextmanager

@@ -20,12 +20,8 @@ class Pair:
     def __init__(self, relay: Relay, first: Broker) -> None:
         self.relay, self.port, self.first = relay, relay.port, first
 
-    def sessions(self) -> tuple[int, int]:
-        """How many sessions each broker has."""
-        return self.told("sessions")
-
-    def told(self, what: str) -> tuple[int, int]:
-        """What the relay says of each broker."""
+    def told(self, what: str = "sessions") -> tuple[int, int]:
+        """What the relay says of each broker: how many sessions it has, if nothing else is asked for."""
         first, second = self.relay.admin.told("/brokers")["brokers"]
         return first[what], second[what]
 
@@ -59,19 +55,19 @@ def consuming(pair: Pair, queue: str) -> list[Talker]:
 def test_the_first_dies_and_is_there_again(pair: Pair, queue: str) -> None:
     """Old consumers are at the second broker by then, and so are new producers; what is left at the first is told."""
     consumers = consuming(pair, queue)
-    assert pair.sessions() == (PAIRS, 0)
+    assert pair.told() == (PAIRS, 0)
     all_meet(pair, consumers, queue)
     with Talker.at(pair.port) as producer:
         producer.send(f"{queue}.unread", b"1", b"2", b"3")
         producer.leave()
-    pair.relay.wait_until(lambda: pair.sessions() == (PAIRS, 0))
+    pair.relay.wait_until(lambda: pair.told() == (PAIRS, 0))
     pair.first.kill()
-    pair.relay.wait_until(lambda: pair.sessions() == (0, PAIRS))
+    pair.relay.wait_until(lambda: pair.told() == (0, PAIRS))
     pair.first.heal()
     assert pair.told("waiting") == (3, 0)
     all_meet(pair, consumers, queue)
     new = consuming(pair, f"{queue}.new")
     all_meet(pair, new, f"{queue}.new")
-    assert pair.sessions() == (0, 2 * PAIRS)
+    assert pair.told() == (0, 2 * PAIRS)
     for consumer in (*consumers, *new):
         consumer.leave()

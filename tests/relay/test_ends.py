@@ -7,7 +7,6 @@ import pytest
 
 from stomprelay.relay.client.shutdown import ECHO
 from stomprelay.relay.link.link import DISCONNECTING
-from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
@@ -40,11 +39,6 @@ def says(data: bytes) -> Callable[[Playbook], None]:
     return lambda play: play.client_says(data)
 
 
-def falls_silent(play: Playbook) -> None:
-    """The client misses its heart-beats."""
-    play.time_passes(3)
-
-
 WAYS: Final[dict[str, tuple[bytes, Callable[[Playbook], None]]]] = {
     "an unknown command": (b"unknown command", says(RUBBISH + BEHIND)),
     "a wrong body": (
@@ -60,7 +54,7 @@ WAYS: Final[dict[str, tuple[bytes, Callable[[Playbook], None]]]] = {
     "a rule": (b"not allowed", says(send(b"x", b"/queue/b") + BEHIND)),
     "an operator": (b"the session was ended", Playbook.operator_kills),
     "the relay's end": (b"the relay is stopping", Playbook.relay_begins_to_stop),
-    "no heart-beats": (b"heart-beat missed", falls_silent),
+    "no heart-beats": (b"heart-beat missed", lambda play: play.time_passes(3)),
     "other rules": (
         b"a subscription is no longer allowed",
         lambda play: play.rules_change(AccessRules((), allow=False)),
@@ -211,7 +205,8 @@ def test_a_subscribed_client() -> None:
 @pytest.mark.parametrize("goodbye", [b"", b"DISCONNECT\nreceipt:bye\n\n\0"])
 def test_brokers_that_never_come_back(goodbye: bytes) -> None:
     """A client that reads on is not waited for without end: it is given up, and what it sent has its own time."""
-    with begun(lasting_pair(), brokers="a") as play:
+    front = listener(Upstream("main", (group("main", "a", "b"),), confirm=False))
+    with begun(front, brokers="a") as play:
         play.client_says(send(b"x", receipt="1") + goodbye)
         play.broker_reads(at="a")
         play.client_half_closes()
@@ -223,11 +218,6 @@ def test_brokers_that_never_come_back(goodbye: bytes) -> None:
                 play.broker_refuses(at=play.brokers[-1].uri)
         play.client_is_closed(How.FLUSH)
         assert play.counters["possibly_lost"] == 1
-
-
-def lasting_pair() -> Listener:
-    """A listener whose sessions survive the broker a, at b."""
-    return listener(Upstream("main", (group("main", "a", "b"),), confirm=False))
 
 
 def test_several_brokers() -> None:

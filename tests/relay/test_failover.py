@@ -17,6 +17,7 @@ from tests.playbook import (
     in_all_pairs,
     in_cuts_of_halves,
     listener,
+    said_welcome,
 )
 from tests.relay.failing import (
     STOPPING,
@@ -40,6 +41,7 @@ from tests.relay.frames import (
     SEND,
     SUBSCRIBE,
     header,
+    send,
     settle,
 )
 
@@ -400,8 +402,8 @@ def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, 
 
 
 @in_all_versions
-def test_an_ack_covers_deliveries_of_the_lost_broker(version: bytes) -> None:
-    """Their own ACKs, which come later, reach no other broker."""
+def test_an_ack_of_a_lost_delivery(version: bytes) -> None:
+    """Covered by a later one, it reaches no other broker; in a transaction, that cannot be committed any more."""
     with started(version) as play:
         subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
         play.client_tells_broker(subscribe)
@@ -416,27 +418,6 @@ def test_an_ack_covers_deliveries_of_the_lost_broker(version: bytes) -> None:
         gets(play, b"")
         play.client_gets(RECEIPT % b"r")
         assert play.counters["acks_stale"] == 1
-
-
-COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
-ABORT = b"ABORT\ntransaction:t\nreceipt:x\n\n\0"
-
-
-@in_all_cuts
-@pytest.mark.parametrize("receipt", [b"receipt:c\n", b""], ids=["receipt", "silent"])
-def test_after_commit(receipt: bytes, cut: Cut) -> None:
-    """A COMMIT that was not answered: nobody knows what became of it, and the client is told so."""
-    with started(cut=cut) as play:
-        play.client_said(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\n%b\n\0" % receipt)
-        play.broker_goes()
-        play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c" if receipt else None)
-        assert len(play.opened) == 1
-        assert over(play)
-
-
-@in_all_versions
-def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
-    """ACK of a lost delivery after BEGIN: the transaction cannot mean what it says any more."""
     for late in (False, True):
         with started(version) as play:
             play.client_says(SUBSCRIBE)
@@ -455,6 +436,22 @@ def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
             detail = b"broker that was lost"
             play.client_gets_error(b"the transaction cannot be committed", receipt=b"c", detail=detail)
             gets(play, b"")
+
+
+COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
+ABORT = b"ABORT\ntransaction:t\nreceipt:x\n\n\0"
+
+
+@in_all_cuts
+@pytest.mark.parametrize("receipt", [b"receipt:c\n", b""], ids=["receipt", "silent"])
+def test_after_commit(receipt: bytes, cut: Cut) -> None:
+    """A COMMIT that was not answered: nobody knows what became of it, and the client is told so."""
+    with started(cut=cut) as play:
+        play.client_said(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\n%b\n\0" % receipt)
+        play.broker_goes()
+        play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c" if receipt else None)
+        assert len(play.opened) == 1
+        assert over(play)
 
 
 @in_all_cuts
@@ -609,3 +606,56 @@ def test_a_frame_of_a_transaction_that_has_its_receipt_and_cannot_be_sent_again(
         play.time_passes(20)
         play.client_gets_error(b"a header cannot be said in the other version")
         play.broker_reads()
+
+
+def test_connected_is_sent_once() -> None:
+    """That of the second broker is not passed on; both are in the log."""
+    with started() as play:
+        moves(play)
+        play.nobody_gets_more()
+        assert play.noted(Event.CONNECTED).endswith("at tcp://a")
+        assert play.noted(Event.RECOVERED).endswith("at tcp://b")
+        assert (play.counters["sessions_connected"], play.counters["failovers"]) == (1, 1)
+
+
+def test_what_the_next_broker_is_sent() -> None:
+    """The same CONNECT; subscriptions as they were made; what is not confirmed; open transactions; the rest."""
+    orders = [
+        b"SUBSCRIBE\nid:1\ndestination:/topic/a\ndurable:true\nauto-delete:false\nx-odd:1\n\n\0",
+        b"SUBSCRIBE\nid:0\ndestination:/temp-queue/b\nack:client\nselector:c = 1\n\n\0",
+    ]
+    transaction = b"BEGIN\ntransaction:t\n\n\0" + send(b"2", transaction="t")
+    with Playbook(listener(movable())) as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\nclient-id:me\nlogin:a\npasscode:b\n\n\0")
+        hello = play.broker_is_asked()
+        assert b"\nclient-id:me\nlogin:a\npasscode:b\n" in hello
+        play.broker_said(said_welcome(b"1.2"))
+        play.client_said(b"".join(orders) + transaction + send(b"1", receipt="r"))
+        play.broker_goes()
+        play.client_says(send(b"3"))
+        asked(play)
+        play.broker_accepts()
+        play.broker_gets(hello)
+        play.broker_says(said_welcome(b"1.2"))
+        again = send(b"1", receipt="r").replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
+        told = play.broker_reads().replace(b"\0\n", b"\0")
+        assert told == b"".join(orders) + again + transaction + send(b"3")
+
+
+def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:
+    """An operator took it out while it was answering: the client has its answer, and goes on at one that is in."""
+    with Playbook(listener(movable()), hello=SAY_HELLO[b"1.2"]) as play:
+        play.opened[0].health.paused = True
+        play.broker_welcomes()
+        play.client_gets(b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0")
+        other = play.opened[1].uri
+        play.broker_welcomes(at=other)
+        play.broker_gets(b"DISCONNECT\nreceipt:%b\n\n\0\n" % (OURS % 1))
+        play.client_says(send(b"1"))
+        play.broker_gets(b"")
+        play.broker_says(RECEIPT % (OURS % 1))
+        assert play.brokers[0].closed is How.LINGER
+        found(play)
+        assert play.opened[1] is not play.opened[0]
+        play.broker_gets(send(b"1"))
+        play.both_stay()

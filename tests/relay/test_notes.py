@@ -22,8 +22,8 @@ def answers(play: Playbook) -> list[object]:
     return [facts["receipt"] for facts in play.facts(Event.ANSWERED)]
 
 
-def test_a_broker_that_falls_silent_after_disconnect() -> None:
-    """The session ends because the client wanted it, and the silence is noted all the same."""
+def test_ends() -> None:
+    """By a silence, which is noted though the client wanted the end; by a COMMIT, with a client and without one."""
     play = joined(
         b"1.2",
         b"1.2",
@@ -35,10 +35,6 @@ def test_a_broker_that_falls_silent_after_disconnect() -> None:
     (facts,) = play.facts(Event.DISCONNECTED)
     assert (facts["end"], facts["beats"], facts["broker"]) == ("broker", 1, "tcp://broker:61613")
     assert play.facts(Event.LOST) == []
-
-
-def test_a_commit_of_unknown_outcome() -> None:
-    """The loss that the session does not survive, with a client and without one."""
     play = started()
     play.client_says(tell(b"BEGIN", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
     play.broker_goes()

@@ -202,13 +202,6 @@ def test_what_the_client_sends_meanwhile_waits() -> None:
         assert play.broker_reads().count(b"SEND\n") == 2
 
 
-def _is_careful(play: Playbook) -> None:
-    """A SEND, lost again and again, is sent alone now."""
-    play.client_says(send(b"1"))
-    _is_lost(play, 3, "rabbitmq")
-    play.broker_reads()
-
-
 def _check_answered(play: Playbook) -> None:
     """The broker is well: it answers the order that has no effect, and is sent the SEND."""
     play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
@@ -218,7 +211,9 @@ def _check_answered(play: Playbook) -> None:
 def test_a_strike_that_nobody_knows_of_yet_waits() -> None:
     """Only when the broker was seen to be well does it count: here the session asks each of them in turn."""
     with started(product="rabbitmq", confirm=True) as play:
-        _is_careful(play)
+        play.client_says(send(b"1"))
+        _is_lost(play, 3, "rabbitmq")  # so it is sent alone now
+        play.broker_reads()
         _check_answered(play)
         moves(play, b"1.2", "rabbitmq")
         play.broker_reads()

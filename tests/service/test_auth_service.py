@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import pytest_twisted
@@ -24,20 +25,11 @@ NO_JSON = (b"", b"yes", b"true", b"{}", b"[" * 60_000, b"\xff", ALICE + b" " * L
 """Of an object with a user."""
 
 
-class Clock:
-    """The time, as the test has it."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Scene:
     """A service that a test plays, and who asks it."""
 
     def __init__(self, accepting: Accepting, port: int, settings: dict[str, Any]) -> None:
-        self.clock = Clock()
+        self.clock = Mock(return_value=0.0)
         self.peers: list[Peer] = []
         self._accepting = accepting
         settings = {"url": f"http://127.0.0.1:{port}/who", "timeout": 5.0, **settings}
@@ -228,7 +220,7 @@ async def test_a_yes_is_remembered() -> None:
             await question(peer)
             answer(peer, b"", b"403 No")
             assert reason(await other) == "service"
-        scene.clock.now = 10.0
+        scene.clock.return_value = 10.0
         late = scene.ask()
         await question(peer)
         answer(peer, b"", b"403 No")

@@ -128,13 +128,18 @@ def test_what_is_no_request_for_a_ticket(admin: Site, body: str, code: int, word
 
 
 def test_who_gets_no_ticket(admin: Site) -> None:
-    """Pages of other sites, who has no token, and nobody where the relay lets no client in."""
+    """Pages of other sites, who has no token, and nobody where the relay lets no client in; nor is one good then."""
+    ticket = admin.ticket()
     assert admin.open(authorization="Bearer wrong").status == 401
     assert admin.open(origin="http://attacker.example").status == 403
     assert admin.open(host="attacker.example").status == 421
     assert admin.open(content_type="text/plain").status == 415
     admin.relay.service.state.sessions.drain(True)
     assert (admin.open().status, admin.open().error) == (503, "no new client is let in")
+    admin.relay.service.state.sessions.drain(False)
+    admin.relay.service.state.sessions.stopping = True
+    assert admin.open().status == 503
+    assert status(admin.handshake(f"v12.stomp, ticket.{ticket}")) == 503
 
 
 def test_a_listener_that_asks_for_certificates() -> None:
@@ -231,14 +236,6 @@ def test_the_limits_of_the_listener() -> None:
     client.sends(masked(BINARY, b"x" * 1001))
     assert client.written().startswith(said(CLOSE, b"")[:1])
     assert admin.relay.service.state.sessions.listeners["public"].counters["clients_refused"] == 1
-
-
-def test_while_the_relay_stops(admin: Site) -> None:
-    """No ticket, and no session for who has one."""
-    ticket = admin.ticket()
-    admin.relay.service.state.sessions.stopping = True
-    assert admin.open().status == 503
-    assert status(admin.handshake(f"v12.stomp, ticket.{ticket}")) == 503
 
 
 def test_nobody_listens_with_it_any_more(admin: Site) -> None:

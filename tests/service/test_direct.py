@@ -10,7 +10,7 @@ import pytest
 from twisted.internet import tcp, unix
 from twisted.internet.error import ConnectionDone
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.protocol import Protocol
 from twisted.internet.testing import MemoryReactor
 from twisted.python.failure import Failure
 
@@ -18,6 +18,7 @@ from stomprelay.service.connection import protocol as direct
 from stomprelay.service.connection.protocol import COMPILED
 from stomprelay.service.network.sockets import Socket
 from tests.service.sockets import socket_pair
+from tests.service.test_sockets import Whole
 
 
 class Ends:
@@ -101,29 +102,19 @@ def test_an_error_is_left_to_the_reactor(ends: Ends) -> None:
     assert ends.connection.doWrite() is CONNECTION_LOST
 
 
-class Ended(Protocol):
-    """Keeps why its connection ended."""
-
-    reason: Failure | None = None
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self.reason = reason
-
-
 @pytest.mark.parametrize("waits", [b"", b"queued"])
 def test_a_connection_is_closed_when_all_is_written(ends: Ends, waits: bytes) -> None:
     """At once where nothing waits; otherwise as Twisted does it."""
-    ended = Ended()
+    ended = Whole()
     ends.connection.protocol = ended
     if waits:
         ends.connection.write(waits)
     direct.close_when_written(ends.connection)
-    assert (ended.reason is None) == bool(waits)
+    assert (ended.told == []) == bool(waits)
     if waits:
         assert ends.connection.doWrite() is CONNECTION_DONE
         ends.connection.connectionLost(Failure(CONNECTION_DONE))
-    assert ended.reason is not None
-    assert ended.reason.check(ConnectionDone)
+    assert ended.told == [ConnectionDone]
     assert not ends.reactor.getReaders()
     assert not ends.waiting
     assert ends.peer.recv(100) == waits

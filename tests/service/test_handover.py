@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import pytest_twisted
@@ -14,7 +15,6 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config.address import quoted
-from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.service import handover as module
 from stomprelay.service.handover import Handover, TakenOver
 from stomprelay.service.network.endpoints import BadEndpoint, CannotStart, ListeningService, listening_service
@@ -55,19 +55,15 @@ class Relay:
     def __init__(self, path: Path, **endpoints: str) -> None:
         self.reactor = Stoppable()
         self.service, self.when_ready = MultiService(), MultiService()
-        self.path = path
+
         self.accepting: dict[str, Accepting] = {}
         self.listening: dict[str, ListeningService] = {}
         for name, endpoint in endpoints.items():
-            self.add(name, endpoint)
+            self.accepting[name] = Accepting()
+            self.listening[name] = listening_service(self.reactor, name, endpoint, self.accepting[name])
+            self.listening[name].setServiceParent(self.service)
         self.handover = Handover(str(path), self.service, self.reactor)
         self.handover.setServiceParent(self.service)
-
-    def add(self, name: str, endpoint: str, tls: ServerTLS | None = None) -> None:
-        """Let it listen there, too."""
-        self.accepting[name] = Accepting()
-        self.listening[name] = listening_service(self.reactor, name, endpoint, self.accepting[name], tls)
-        self.listening[name].setServiceParent(self.service)
 
     def start(self) -> None:
         self.when_ready.setServiceParent(self.service)
@@ -269,22 +265,11 @@ def test_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
         assert module.stranger(ours) is None
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
         assert module.stranger(ours) == (os.getuid() or None)
-        monkeypatch.setattr(module, "_CREDENTIALS", Credentials(4711))
+        of_another = Mock(size=12, unpack=lambda data: (1, 4711, 0))  # process, user, group
+        monkeypatch.setattr(module, "_CREDENTIALS", of_another)
         assert module.stranger(ours) == 4711
         monkeypatch.delattr(socket, "SO_PEERCRED")
         assert module.stranger(ours) is None
-
-
-class Credentials:
-    """As the system tells them of a process of this user."""
-
-    size = 12
-
-    def __init__(self, user: int) -> None:
-        self._user = user
-
-    def unpack(self, data: bytes) -> tuple[int, int, int]:
-        return 1, self._user, 0
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, call, patch
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -22,26 +22,13 @@ from stomprelay.session.effects import Event, Note
 from tests.service.harness import Recorded, ThreadedReactor, told
 
 
-class Session:
-    """Keeps whether it is held."""
-
-    def __init__(self) -> None:
-        self.held: list[bool] = []
-
-    def hold(self) -> None:
-        self.held.append(True)
-
-    def release(self) -> None:
-        self.held.append(False)
-
-
 class JournalOnDisk:
     """A journal in a reactor in memory, with a thread and files that are real."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
         self.reactor = ThreadedReactor()
-        self.session = Session()
+        self.session = Mock()
         defaults: dict[str, Any] = {"relay": "here", "flush_interval": 0.01}
         self.journal = Journal(
             str(directory),
@@ -118,14 +105,14 @@ def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
         disk.journal.startService()
     for _ in range(20):
         disk.journal.record(b"[]", 0, pack_sizes(100, 0, 0), b"x" * 100)
-    assert disk.session.held == [True]
+    assert disk.session.method_calls == [call.hold()]
     assert disk.journal.full
     assert not disk.journal.stuck
     assert disk.journal.state == "has no room: the relay reads from no session"
     disk.reactor.advance(2.5)
     disk.journal.written.start()
     disk.until(lambda: not disk.journal.full)
-    assert disk.session.held == [True, False]
+    assert disk.session.method_calls == [call.hold(), call.release()]
     disk.stop()
     found = disk.read()
     assert len([each for each in found if each.frames]) == 20

@@ -70,11 +70,6 @@ class RecordedScene(Scene):
             self.driver.perform(self.relay.received(protocol.leg, CONNECT, 0.0))
         return theirs
 
-    @property
-    def reading(self) -> Any:
-        """The client's connection, which is read from or not."""
-        return self.protocol(self.relay.client)
-
     def blocks(self) -> list[Recorded]:
         """What was recorded since the last look."""
         data = b""

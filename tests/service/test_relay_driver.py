@@ -3,9 +3,20 @@
 import gc
 
 import pytest
+from twisted.internet.error import ConnectionRefusedError
 
 from stomprelay.service.connection.protocol import LegProtocol
-from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, FakeTransport, RelayHarness
+from tests.service.harness import (
+    CONNECT,
+    CONNECTED,
+    MESSAGE,
+    SEND,
+    FakeTransport,
+    RelayHarness,
+    failover,
+    listener,
+    movable,
+)
 
 
 def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
@@ -75,6 +86,19 @@ def test_sessions_leave_no_objects() -> None:
     harness.reactor.connectors.clear()
     assert ours() - before < 10
     assert not any(type(each) is LegProtocol for each in gc.get_objects())
+
+
+def test_a_session_that_is_over_without_connections() -> None:
+    """Its client left, and no broker is there for what it sent: once that has had its time, nothing is kept of it."""
+    harness = RelayHarness(listener(upstream=movable(failover(1), disconnect_timeout=5.0)))
+    client, broker = harness.session()
+    broker.disconnects()
+    client.sends(SEND)
+    client.disconnects()
+    harness.refuse(ConnectionRefusedError())
+    assert len(harness.service.state.sessions) == 1
+    harness.reactor.advance(5)
+    assert len(harness.service.state.sessions) == 0
 
 
 def test_secrets_stay_out_of_the_log(log: list[str]) -> None:

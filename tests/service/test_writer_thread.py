@@ -27,7 +27,6 @@ class FakeSegments:
 
     def __init__(self) -> None:
         self.written = b""
-        self.alive = b""
         self.synced = self.rolled = self.closed = self.number = 0
         self.failure: Exception | None = None
 
@@ -46,7 +45,6 @@ class FakeSegments:
     def roll(self, now: int, *, alive: bytes = b"") -> bool:
         self._may()
         self.rolled += 1
-        self.alive = alive
         return False
 
     def close(self, now: int) -> None:
@@ -182,8 +180,8 @@ def test_relays_that_died(harness: ThreadHarness) -> None:
 
 
 def test_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are removed with each that begins, and once a minute; without a bound nobody looks."""
-    harness = ThreadHarness(monkeypatch, retain_age=5.0, retain_size=7)
+    """They are removed with each that begins, and once a minute; without a bound nobody looks. New ones are synced."""
+    harness = ThreadHarness(monkeypatch, retain_age=5.0, retain_size=7, sync_interval=60.0)
     for now in (0, 1, 59):
         harness.now = now
         harness.thread.turn()
@@ -194,6 +192,7 @@ def test_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     harness.segments.number = 1
     harness.thread.turn()
     assert harness.folder.expire.call_count == 3
+    assert (harness.segments.synced, harness.segments.rolled) == (2, 5)
     assert harness.log == ["info: 1 old segments were removed"] * 2
     harness.folder.expire.side_effect = FULL
     harness.segments.number = 2

@@ -13,10 +13,10 @@ START = 1000.0
 EXACT = {"idle": 1.0, "tolerance": 1.0}
 
 
-def agreed(ours: Terms, theirs: Terms, now: float = START) -> HeartBeat:
+def agreed(ours: Terms, theirs: Terms) -> HeartBeat:
     """A leg on which both sides have spoken."""
     heartbeat = HeartBeat()
-    heartbeat.agree(ours, theirs, now)
+    heartbeat.agree(ours, theirs, START)
     return heartbeat
 
 
@@ -53,13 +53,8 @@ def test_the_header_is_two_numbers(value: bytes, terms: Terms) -> None:
     [
         *(b"", b",", b"0", b"1000", b"1000,", b",1000", b"1,2,3", b"1000;1000", b"1000 1000"),
         *(b"-1,0", b"0,-1", b"+1,0", b"a,b", b"foo", b"1.5,0", b"1e3,0", b"0x1,0", b"1_000,0", b"1,\t2"),
-        *(
-            b"1\r,0",
-            b"1,0\r",
-            b"9999999999999999,0",
-            b"1" * 5000 + b",0",
-            "\N{ARABIC-INDIC DIGIT ONE},1".encode(),
-        ),
+        *(b"1\r,0", b"1,0\r", b"9999999999999999,0", b"1" * 5000 + b",0"),
+        "\N{ARABIC-INDIC DIGIT ONE},1".encode(),
     ],
     ids=lambda value: repr(value[:20]),
 )

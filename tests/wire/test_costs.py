@@ -45,17 +45,15 @@ class Counted:
         self._pattern = pattern
         self._meter = meter
 
-    def _found(self, match: re.Match[bytes] | None, data: bytes, at: int) -> re.Match[bytes] | None:
-        self._meter.bytes += (match.end() if match else len(data)) - at
-        return match
+    def __getattr__(self, name: str) -> Callable[..., re.Match[bytes] | None]:
+        method = getattr(self._pattern, name)
 
-    def search(self, data: bytes, at: int = 0, end: int = 1 << 62) -> re.Match[bytes] | None:
-        """As the pattern's."""
-        return self._found(self._pattern.search(data, at, end), data, at)
+        def counted(data: bytes, at: int = 0, *end: int) -> re.Match[bytes] | None:
+            match: re.Match[bytes] | None = method(data, at, *end)
+            self._meter.bytes += (match.end() if match else len(data)) - at
+            return match
 
-    def match(self, data: bytes, at: int = 0) -> re.Match[bytes] | None:
-        """As the pattern's."""
-        return self._found(self._pattern.match(data, at), data, at)
+        return counted
 
 
 class CountedScanner:
@@ -65,15 +63,8 @@ class CountedScanner:
         self._scanner = scanner
         self._meter = meter
 
-    @property
-    def trails(self) -> bool:
-        """As the scanner's."""
-        return self._scanner.trails
-
-    @property
-    def need(self) -> int:
-        """As the scanner's."""
-        return self._scanner.need
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scanner, name)
 
     def some(self, data: bytes, at: int, most: int, few: int) -> list[Frame | Run] | Run:
         """As the scanner's."""

@@ -29,17 +29,8 @@ SMALL = Limits(headers=3, header_line=20, body=30)
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"hello",
-        b"\n",
-        b"\n\n",
-        b"\r\n\r\n",
-        b"SEND\ndestination:/queue/a\n\nhello",
-        b"content-length:3\n\n",
-        b"\xff\xfe\x80",
-        b"  padded  ",
-        b"\\c\\n\\",
-        bytes(range(1, 256)),
+        *(b"", b"hello", b"\n", b"\n\n", b"\r\n\r\n", b"SEND\ndestination:/queue/a\n\nhello"),
+        *(b"content-length:3\n\n", b"\xff\xfe\x80", b"  padded  ", b"\\c\\n\\", bytes(range(1, 256))),
     ],
     ids=repr,
 )
@@ -65,13 +56,8 @@ def test_a_body_with_content_length(dialect: Dialect, body: bytes) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b"Content-Length:9",
-        b"x-content-length:9",
-        b"content-length-2:9",
-        b"foo:content-length:9",
-        b" content-length:9",
-        b"content-length :9",
-        b"foo:\\ncontent-length:9",
+        *(b"Content-Length:9", b"x-content-length:9", b"content-length-2:9", b"foo:content-length:9"),
+        *(b" content-length:9", b"content-length :9", b"foo:\\ncontent-length:9"),
     ],
     ids=repr,
 )

@@ -86,9 +86,7 @@ class _Rows:
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield a partition's rows in batches. The partition's value has the fields of a `Piece`; None means no rows.
-        Raises `SpoolError`.
-        """
+        """Yield a partition's rows in batches. Its value has a `Piece`'s fields; None: no rows. Raises `SpoolError`."""
         if partition.value is None:
             return
         piece = Piece(*partition.value)

@@ -288,9 +288,7 @@ class DeltaStore(Store):
         return int(found.get()) if found.isDefined() else -1
 
     def _counts(self, table: str, below: int | None = None) -> dict[str, int]:
-        """Return the number of files by hour ("" for a table without hours). With `below`, count only files of final
-        rows that have fewer bytes.
-        """
+        """Return the number of files by hour ("": no hours). `below`: only files of final rows with fewer bytes."""
         from pyspark.sql import DataFrame
         from pyspark.sql import functions as f
 

@@ -56,9 +56,7 @@ def turn_away(
 
 
 class Let(NamedTuple):
-    """The result of `Opening`: the client's session may start. It contains the offer in CONNECT, the client's dialect
-    and the client's identity.
-    """
+    """The result of `Opening`: the client's session may start, with its offer in CONNECT, its dialect and identity."""
 
     offer: Offer
     dialect: Dialect

@@ -160,9 +160,7 @@ BOUNDS: Final = (
 
 
 class Time(NamedTuple):
-    """A kind of duration. `by`: "listener" or "upstream" if it is counted for each of them, otherwise "". `meaning`:
-    what is measured, in words.
-    """
+    """A kind of duration. `by`: "listener" or "upstream" if it is counted for each, or "". `meaning`: in words."""
 
     by: str
     meaning: str

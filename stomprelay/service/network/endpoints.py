@@ -152,9 +152,7 @@ class ListeningService(Service):
         return found if isinstance(found, tcp.Port) else None
 
     def become(self, other: "ListeningService") -> None:
-        """Serve clients as another service of the same endpoint would: take its name, protocols and TLS. The other
-        service must not listen.
-        """
+        """Serve clients as another service of this endpoint, which must not listen: its name, protocols and TLS."""
         self.name = other.name
         self.secured = other.secured
         self.factory.exchange(other.factory.current)

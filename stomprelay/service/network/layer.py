@@ -99,9 +99,7 @@ class Layer(TLSMemoryBIOProtocol):
     def send_by(
         self, socket: tcp.Connection, send: Callable[[tcp.Connection, bytes], None], most: int
     ) -> None:
-        """Send to this socket with this function from now on. After a read that filled its buffer, later reads take at
-        most `most` bytes.
-        """
+        """Send to this socket with this function. After a read that filled its buffer, read at most `most` bytes."""
         self._socket, self._send_to, self._most = socket, send, most
 
     def read_at_once(self, size: int, most: int) -> None:

@@ -67,9 +67,7 @@ class Passage:
         self._out: deque[tuple[bytes, list[int]]] = deque()
 
     def put(self, said: Mapping[str, Any], sockets: Mapping[str, int] | None = None) -> None:
-        """Add a message with copies of these descriptors; call `flush` next. Raises `OSError`, or `ValueError` for more
-        than `MOST` descriptors.
-        """
+        """Add a message with copies of these descriptors; then `flush`. Raises `OSError`, `ValueError` for too many."""
         sockets = sockets or {}
         if len(sockets) > MOST:
             raise ValueError(f"{len(sockets)} sockets are too many for a message, {MOST} at most")

@@ -71,9 +71,7 @@ class Loads:
         self._closed[0] = 1
 
     def room(self, number: int, sessions: int) -> int:
-        """Write a worker's sessions. Return how many clients it should accept before another worker does; -1 if it must
-        accept no more clients.
-        """
+        """Write a worker's sessions. Return how many clients it should accept before another does; -1: no more."""
         self.write(number, sessions)
         if self._closed[0]:
             return -1

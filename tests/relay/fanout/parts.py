@@ -36,8 +36,8 @@ def links_of(front: Listener, upstream: Upstream, outbox: Outbox) -> list[Link]:
     ]
 
 
-def target(count: int, quorum: int, *, fan_out_queues: bool = True) -> Target:
+def target(count: int, quorum: int) -> Target:
     """Return a target none of whose links has a broker."""
-    upstream = fan_out(count, quorum=quorum, fan_out_queues=fan_out_queues, resend_buffer=MOST)
+    upstream = fan_out(count, quorum=quorum, resend_buffer=MOST)
     outbox = Outbox()
     return Target(upstream, links_of(listener(upstream), upstream, outbox), outbox)

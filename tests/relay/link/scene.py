@@ -23,7 +23,7 @@ from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import StompError
 from tests.playbook import VERSIONS, listener, said_welcome
-from tests.relay.failing import movable
+from tests.relay.failing import middle, movable
 
 
 class Search(ClientConnection):
@@ -45,16 +45,8 @@ class Scene:
         self.session = Session(b"s", DIALECTS[version], 10, self.counters)
         self.outbox = Outbox()
         offer = Offer([], frozenset(VERSIONS[: VERSIONS.index(version) + 1]), None)
-        self.link = Link(
-            front,
-            self.over,
-            self.over.groups[0],
-            offer,
-            self.session,
-            self.outbox,
-            lambda: 0.5,  # the middle of every spread
-            resends=resends,
-        )
+        group, rooms = self.over.groups[0], (self.session, self.outbox)
+        self.link = Link(front, self.over, group, offer, *rooms, middle, resends=resends)
         client = Leg(Side.DOWNSTREAM, front.limits)
         client.enter(LegState.CONNECTED, DIALECTS[version])
         self.flow = Single(client, self.link, self.outbox, Guard(None, ANYBODY, self.session.counters))

@@ -106,6 +106,10 @@ class Scene:
         return self.resender.unconfirmed.take_given()
 
 
+SENDS = [SEND % b"x", SEND % b"longer", SEND % b"a\nb"]
+FRAMES = [*SENDS, ASKING % (b"r", b"y"), INSIDE % b"z", SUBSCRIBE, BEGIN]
+
+
 def plain(sent: bytes) -> bytes:
     """What was written without what the resender put in front."""
     return re.sub(rb"\n(?:relay-resent:true|receipt:s-receipt-\d+)(?=\n)", b"", sent)
@@ -113,20 +117,7 @@ def plain(sent: bytes) -> bytes:
 
 @given(
     versions=st.sampled_from(PAIRS),
-    frames=st.lists(
-        st.sampled_from(
-            [
-                SEND % b"x",
-                SEND % b"longer",
-                ASKING % (b"r", b"y"),
-                INSIDE % b"z",
-                SUBSCRIBE,
-                BEGIN,
-                SEND % b"a\nb",
-            ]
-        ),
-        max_size=8,
-    ),
+    frames=st.lists(st.sampled_from(FRAMES), max_size=8),
     cuts=st.lists(st.integers(0, 600), max_size=5),
     confirm=st.booleans(),
     cumulative=st.booleans(),
