@@ -160,7 +160,7 @@ class Wrong(Exception):
 
 class Broker:
     """A broker at one place of the network. It begins to listen with `start`. `rude`: it closes at DISCONNECT without
-    a RECEIPT. `feeling`: one of `FEELINGS`. `said`: it wrote so many frames after CONNECTED.
+    a RECEIPT. `feeling`: one of `FEELINGS`.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Broker:
         self.rude = chance.random() < 0.15
         self.feeling = ""
         self.web = self.secure = False
-        self.said = self._count = self._connections = 0
+        self._count = self._connections = 0
 
     def note(self, what: What, session: int = 0, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this broker to the history."""
@@ -805,6 +805,5 @@ class Session:
             return
         if headers == [(b"receipt-id", self._unanswered)]:
             self._unanswered = None
-        self.broker.said += self.version != b"" and command != b"CONNECTED"
         frame = frame or Frame(command, dict(headers), body)
         self.line.write(write(self._writes, command, headers, body), frame, behind)

@@ -209,6 +209,16 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
 
+def told_apart(case: Case) -> bool:
+    """Return whether an ACK names one delivery only: no broker counts them, no session was lost or moved, or all
+    clients speak 1.2.
+    """
+    counts = any(product.counts for product, _ in case.scene.brokers.values())
+    versions = {each.version for each in case.scene.clients.values()}
+    calm = sum(event.who in case.scene.brokers for event in case.fates) == len(case.scene.brokers)
+    return (calm and undisturbed(case)) or versions == {b"1.2"} or not counts
+
+
 UNKNOWN: Final = (
     "an ACK names nothing that waits",
     "an UNSUBSCRIBE names nothing that there is",
@@ -440,38 +450,20 @@ def a_message_has_one_trace(case: Case) -> Iterator[str]:
 
 @rule_of_brokers
 def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
-    """A broker removes a message only if a client acknowledged it: a copy that this broker delivered."""
+    """A broker removes a message only if a client acknowledged the copy that it delivered, or what the same connection
+    gave behind it, or named such an id (failover.md, "What the client did when the broker died").
+    """
     for event in () if case.rough else case.astray:
-        product, _ = case.scene.brokers[event.who]
-        if not product.across and told_apart(case) and not covered_again(case, event):
+        link = event.who, event.session
+        gave = [each for each in case.of[What.GAVE] if (each.who, each.session) == link]
+        bodies, owner = [each.body for each in gave], case.history.owners.get(link)
+        named = {e.headers.get(b"message-id", 0) for e in case.of[What.ACKED] if (e.who, e.session) == owner}
+        behind = gave[bodies.index(event.body) :] if event.body in bodies else []
+        acked = [
+            (e.who.encode(), e.body) in case.acked or e.headers.get(b"message-id") in named for e in behind
+        ]
+        if not any(acked):
             yield f"{event.at:.3f} {event.who} removed {shown(event.body)}, which no client had acknowledged"
-
-
-def told_apart(case: Case) -> bool:
-    """Return whether an ACK names one delivery only: no broker counts them, no session was lost or moved, or all
-    clients speak 1.2.
-    """
-    counts = any(product.counts for product, _ in case.scene.brokers.values())
-    versions = {each.version for each in case.scene.clients.values()}
-    calm = sum(event.who in case.scene.brokers for event in case.fates) == len(case.scene.brokers)
-    calm = calm and undisturbed(case)
-    return calm or versions == {b"1.2"} or not counts
-
-
-def covered_again(case: Case, event: Event) -> bool:
-    """Return whether an ACK in `client` mode may cover this message of a fan-out: it names an id that came twice, and
-    so is for the second copy (failover.md, "What the client did when the broker died").
-    """
-    copy = event.who.encode(), event.body
-    for stay in case.stays.values() if case.scene.kind == "fanout" else ():
-        named = {each.headers.get(b"message-id", b"") for each in stay.sent if each.at <= event.at}
-        read = [each for each in stay.messages if each.at <= event.at + 1.0]  # some was on its way
-        ids = [each.headers[b"message-id"] for each in read]
-        twice = [at for at, each in enumerate(ids) if each in named and each in ids[:at]]
-        before = [(each.headers.get(b"from"), each.body) for each in read[: max(twice, default=0)]]
-        if copy in before and b"client" in [mode for _, mode in stay.subscribed.values()]:
-            return True
-    return False
 
 
 @rule_of_brokers
@@ -497,7 +489,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             for each in reversed(acked):
                 origin = each.headers.get(b"from", b"").decode()
                 gave = [e for e in case.gave[each.body] if e.who == origin and (e.who, e.session) in links]
-                gave = [e for e in gave if case.read(e) <= came]
+                gave = [e for e in gave if case.read(e) < came]
                 same = [e for e in gave if e.headers.get(b"message-id") == each.headers.get(b"message-id")]
                 last = (same or gave)[-1:] if same or len(gave) == 1 else []
                 if b"ack" in each.headers:  # which names one copy: at the same place among those that it read
@@ -589,8 +581,8 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
         stay, kept = send.stay, (scene.confirm and scene.kind != "plain") or send.receipt is not None
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
         # the same page, "Together": for 5 seconds it asks no other; a half-closed client's time began at `halved`
-        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and case.exact
-        well = well and stay.halved == inf
+        well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and stay.halved == inf
+        well = well and case.exact
         well = well and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
         if sure and well and not (stay.orderly or stay.errors or stay.odd or chokes(case, stay)):
             yield f"{stay} left {send} behind, which no broker took in time, and one was well"

@@ -427,5 +427,4 @@ class World:
         if self.disk is not None:
             self.history.facts["journal"] = self.disk.recorded()
         counted = [each.counters for relay in self.relays for each in relay.state.sessions.listeners.values()]
-        self.history.facts["said"] = sum(broker.said for broker in self.brokers.values())
         self.history.facts["counters"] = dict(sum(map(Counter, counted), Counter()))

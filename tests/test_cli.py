@@ -206,11 +206,15 @@ def test_check_makes_the_endpoints(tmp_path: Path, capsys: Capture, text: str, k
     assert refused(capsys, "check", "-c", file).startswith(f"{file}: {key}: ")
 
 
-def test_check_leaves_systemds_sockets_alone(tmp_path: Path, capsys: Capture) -> None:
-    """They are not there when a unit runs `check` before it starts the relay."""
+def test_what_check_shows(tmp_path: Path, capsys: Capture) -> None:
+    """Sockets of systemd as they are, for they are not there yet; and no secret, in what runs or in an error."""
     file = write(tmp_path, '[listener.a]\nendpoint = "systemd:domain=INET:index=0"\n')
     assert main(["check", "-c", file]) == 0
     assert "systemd:domain=INET:index=0" in capsys.readouterr().out
+    login = '[upstream.a]\nuri = "tcp://b"\nlogin = "l"\npasscode = "geheim"\n'
+    assert main(["check", "-c", write(tmp_path, login)]) == 0
+    assert "geheim" not in capsys.readouterr().out
+    assert "geheim" not in refused(capsys, "check", "-c", write(tmp_path, login + "x = 1\n"))
 
 
 def test_check_refuses_bad_certificates(tmp_path: Path, capsys: Capture, authority: Authority) -> None:
@@ -228,14 +232,6 @@ def test_check_refuses_bad_certificates(tmp_path: Path, capsys: Capture, authori
     ):
         file = write(tmp_path, text)
         assert refused(capsys, "check", "-c", file).startswith(f"{file}: {key}")
-
-
-def test_check_shows_no_secret(tmp_path: Path, capsys: Capture) -> None:
-    """Neither in what would run nor in an error."""
-    login = '[upstream.a]\nuri = "tcp://b"\nlogin = "l"\npasscode = "geheim"\n'
-    assert main(["check", "-c", write(tmp_path, login)]) == 0
-    assert "geheim" not in capsys.readouterr().out
-    assert "geheim" not in refused(capsys, "check", "-c", write(tmp_path, login + "x = 1\n"))
 
 
 def test_explain_a_file(tmp_path: Path, capsys: Capture) -> None:

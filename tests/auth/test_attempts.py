@@ -27,16 +27,12 @@ def test_a_few_failures_are_free() -> None:
     assert len(attempts) == 0
 
 
-def test_who_would_wait_too_long_is_not_looked_at() -> None:
-    """So nothing piles up, and it costs nothing."""
+def test_how_fast_one_address_can_guess() -> None:
+    """Who would wait too long is not looked at: in an hour little more than one in `STEP` times `MOST` seconds."""
     attempts = failing(100)
     waits = [attempts.wait("192.0.2.1", 0.0) for _ in range(10)]
     assert waits == [STEP * (MOST - FREE), None] + [None] * 8 or waits[1:] == [None] * 9
     assert all(wait is None or wait <= PATIENCE for wait in waits)
-
-
-def test_how_fast_one_address_can_guess() -> None:
-    """In an hour not much more than one attempt in `STEP` times `MOST` seconds, however many connections it has."""
     attempts, looked_at, now = FailedAttempts(), 0, 0.0
     while now < 3600:
         wait = attempts.wait("192.0.2.1", now)

@@ -88,7 +88,7 @@ def _rules(text: str, kind: str = "failover", confirm: bool = True, seen: bool =
     counters: Counter[str] = Counter()
     rows: Counter[tuple[str, bytes, bytes]] = Counter()
     scene = Scene(kind, brokers, {"c1": Habit(b"1.2", beats=True)}, CALM, settings)
-    history = History(scene=scene, counters=counters, brokers_seen=seen, said=6)
+    history = History(scene=scene, counters=counters, brokers_seen=seen)
     at = 0.0
     for line in text.splitlines():
         match line.split():
