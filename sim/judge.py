@@ -829,7 +829,7 @@ def undisturbed(case: Case) -> bool:
 def everybody_is_served(case: Case) -> Iterator[str]:
     """No client waits for CONNECTED or a RECEIPT for `SOON` seconds of calm weather, nor for `ENOUGH` seconds before
     anything happens, or with heart-beats and several brokers while one is well. Who owes too many ACKs, or sent what
-    ends its session, waits. Times are longer where brokers are asked frame by frame, or go.
+    ends sessions, waits. Times are longer where brokers are asked frame by frame, or go.
     """
     scene, slow, first = case.scene, slowest(case), first_fate(case)
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before; and so
@@ -842,13 +842,13 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     versions = [*scene.versions, *[each for _, each in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
     for stay in case.stays.values():
-        if without_relay(case, stay) or chokes(case, stay) or owing(case, stay):
+        if without_relay(case, stay) or chokes(case, stay) or owing(case, stay) or stay.odd:
             continue
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *versions)
         well = spells(case) if beats and not old else []
         for since, until, what in _waits(case, stay):
             soon = ENOUGH if what == "CONNECTED" else 2.5 + slow
-            clock = [(case.calm, inf, calm)] * (stay.faulty == inf and not stay.odd)
+            clock = [(case.calm, inf, calm)] * (stay.faulty == inf)
             clock += [(-inf, first, soon), *[(*each, ENOUGH) for each in well]] * simple
             for start, end, most in clock:
                 if min(until, end) - max(since, start) > case.within(most):
@@ -870,8 +870,7 @@ def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
             end = stay.over.get(asked.headers[b"transaction"])
             passed = end is None or (case.scene.kind == "plain" and end.command == b"ABORT")
             since = inf if passed or end is None else max(since, end.at)
-        if receipt is not None or not stay.odd:
-            yield since, gone if receipt is None else receipt.at, f"RECEIPT {name.decode()}"
+        yield since, gone if receipt is None else receipt.at, f"RECEIPT {name.decode()}"
 
 
 @rule_of_brokers
