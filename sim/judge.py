@@ -162,7 +162,7 @@ def promised(case: Case, send: Sent) -> bool:
         ends = last
     # the relay reads no more: at the end, at an ERROR, when it stops; a plain address: when its broker is lost
     # a client that reads nothing for a time gets the ERROR of its broker later
-    final = [each for link in links[-1:] for each in case.history.arrived[link][-2:-1] if stay.errors]
+    final = [each for link in case.serving[key][-1:] for each in case.history.arrived[link][-2:-1]]
     ends = min(until, ends - case.scene.settings["disconnect_timeout"], last if plain else inf)
     ends = min([ends, *[each.at for each in final if each.command == b"ERROR"]])
     stops = [each for each in case.fates if each.who == "relay" and each.at > stay.began]
