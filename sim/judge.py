@@ -483,9 +483,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             name = ack.headers.get(b"transaction")
             end = ack if name is None else stay.over.get(name)
             came, receipt = case.read(ack), end and stay.receipts.get(end.headers.get(b"receipt", b""))
-            if end is None or end.command == b"ABORT" or stay.errors:
-                continue
-            until = inf if case.read(end) <= case.calm else case.read(end) + case.within(SOON)
+            void = end is None or end.command == b"ABORT" or stay.errors
+            until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(SOON)
             until = until if receipt is None else receipt.at
             links = case.serving[stay.client, stay.number]
             link = None
@@ -503,7 +502,12 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                     key = e.who, e.session, e.body
                     link = key[:2] if each is acked[-1] else link  # an ACK covers what one connection gave
                     due = case.until[key[:2]] > until or (name is not None and receipt is not None)
-                    if link == key[:2] and key not in named and due and settled.get(key, inf) > until:
+                    if (
+                        link == key[:2]
+                        and not (void or key in named)
+                        and due
+                        and settled.get(key, inf) > until
+                    ):
                         yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
                     named.add(key)
 
