@@ -161,7 +161,10 @@ def promised(case: Case, send: Sent) -> bool:
     if stay.odd and not (stay.orderly or stay.errors):
         ends = last
     # the relay reads no more: at the end, at an ERROR, when it stops; a plain address: when its broker is lost
+    # a client that reads nothing for a time gets the ERROR of its broker later
+    final = [each for link in links[-1:] for each in case.history.arrived[link][-2:-1] if stay.errors]
     ends = min(until, ends - case.scene.settings["disconnect_timeout"], last if plain else inf)
+    ends = min([ends, *[each.at for each in final if each.command == b"ERROR"]])
     stops = [each for each in case.fates if each.who == "relay" and each.at > stay.began]
     ends = min([ends, *[each.at for each in stops if each.detail in ("stops", "hands over")]])
     killed = any(each.detail == "is killed" and came < each.at <= max(until, last) for each in stops)
@@ -207,6 +210,16 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
         slow = slow or case.lag > 1.0 or not case.prompt  # the complaint comes half a minute after the calm
         if not event.detail.startswith(excused) and not (slow and "in calm weather" in event.detail):
             yield f"{event.at:.3f} {event.who}: {event.detail}"
+
+
+def told_apart(case: Case) -> bool:
+    """Return whether an ACK names one delivery only: no broker counts them, no session was lost or moved, or all
+    clients speak 1.2.
+    """
+    counts = any(product.counts for product, _ in case.scene.brokers.values())
+    versions = {each.version for each in case.scene.clients.values()}
+    calm = sum(event.who in case.scene.brokers for event in case.fates) == len(case.scene.brokers)
+    return (calm and undisturbed(case)) or versions == {b"1.2"} or not counts
 
 
 UNKNOWN: Final = (
@@ -816,7 +829,7 @@ def undisturbed(case: Case) -> bool:
 def everybody_is_served(case: Case) -> Iterator[str]:
     """No client waits for CONNECTED or a RECEIPT for `SOON` seconds of calm weather, nor for `ENOUGH` seconds before
     anything happens, or with heart-beats and several brokers while one is well. Who owes too many ACKs, or sent what
-    ends its session, waits. Times are longer where brokers are asked frame by frame, or go.
+    ends sessions, waits. Times are longer where brokers are asked frame by frame, or go.
     """
     scene, slow, first = case.scene, slowest(case), first_fate(case)
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before; and so
@@ -829,13 +842,13 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     versions = [*scene.versions, *[each for _, each in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
     for stay in case.stays.values():
-        if without_relay(case, stay) or chokes(case, stay) or owing(case, stay):
+        if without_relay(case, stay) or chokes(case, stay) or owing(case, stay) or stay.odd:
             continue
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *versions)
         well = spells(case) if beats and not old else []
         for since, until, what in _waits(case, stay):
             soon = ENOUGH if what == "CONNECTED" else 2.5 + slow
-            clock = [(case.calm, inf, calm)] * (stay.faulty == inf and not stay.odd)
+            clock = [(case.calm, inf, calm)] * (stay.faulty == inf)
             clock += [(-inf, first, soon), *[(*each, ENOUGH) for each in well]] * simple
             for start, end, most in clock:
                 if min(until, end) - max(since, start) > case.within(most):
@@ -857,8 +870,7 @@ def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
             end = stay.over.get(asked.headers[b"transaction"])
             passed = end is None or (case.scene.kind == "plain" and end.command == b"ABORT")
             since = inf if passed or end is None else max(since, end.at)
-        if receipt is not None or not stay.odd:
-            yield since, gone if receipt is None else receipt.at, f"RECEIPT {name.decode()}"
+        yield since, gone if receipt is None else receipt.at, f"RECEIPT {name.decode()}"
 
 
 @rule_of_brokers
