@@ -376,7 +376,8 @@ def _plan(seed: int, trace: bool) -> Plan:
     steps = [
         step
         for step in sorted([*plan.steps, *more, *[Step(0.0, name, "connect") for name in clients]])
-        if step.act != "poison" and (step.who != "relay" or step.act in _OF_RELAYS)
+        if (step.who in {*clients, *brokers} and step.act != "poison")
+        or (step.who == "relay" and step.act in _OF_RELAYS)
     ]
     kind, weather = "plain" if len(brokers) == 1 else "failover", (0.0, 0.0, scene.weather[2])
     settings = {**PLAIN, **drawn, "journal": True, "trace": trace}
