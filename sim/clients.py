@@ -257,7 +257,7 @@ class Client:
         self._ask(b"SEND", headers, receipt, body.ljust(size, b"."))
 
     def burst(self, place: int, count: int) -> None:
-        """Send messages at once that ask for nothing: they may pass the relay's fast path. The sixth goes to a topic."""
+        """Send messages at once that ask for nothing, so that some pass on the fast path. The sixth goes to a topic."""
         for number in range(count):
             self.send(4 if number == 5 else place, 0, 0, 0)
 
