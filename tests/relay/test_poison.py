@@ -277,6 +277,29 @@ def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:
         play.broker_reads(at="a")
 
 
+def test_what_a_check_proves() -> None:
+    """A SEND that asks for no RECEIPT is not counted as lost once a group has answered the check behind it."""
+    with fanned(quorum=1) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
+        for number in range(3):
+            play.broker_reads(at="b")
+            play.broker_goes(at="b")
+            if number == 2:
+                play.client_says(send(b"1"))
+            while play.at("b").closed is not None:
+                play.time_passes(play.wake - play.now)
+            play.broker_welcomes(at="b")
+        seen = b""
+        while data := play.broker_reads(at="b"):
+            seen += data
+            for receipt in re.findall(rb"\nreceipt:([^\n]*)\n", data):
+                play.broker_says(RECEIPT % receipt, at="b")
+        assert seen.count(b"SEND\n") == 1
+        play.broker_goes(at="b")
+        play.broker_reads(at="a")
+        assert play.counters["possibly_lost"] == 0
+
+
 def test_a_group_that_answers_a_frame_with_an_error_each_time() -> None:
     """It is given up at the second ERROR, though it confirms each time what the relay asks for before the frame."""
     with fanned(quorum=1, confirm=True) as play:

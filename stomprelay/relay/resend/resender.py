@@ -629,9 +629,9 @@ class Line:
     def _check(self) -> bytes:
         """Add an empty transaction. Return its receipt, which shows that the broker has read all earlier frames."""
         receipt = self._sender.unconfirmed.ask()
-        headers = [(TRANSACTION, receipt)]
-        self._sender.compose(BEGIN, [*headers, (RECEIPT_HEADER, receipt)])
-        self._sender.compose(ABORT, headers)
+        self._sender.unconfirmed.cover(receipt)
+        self._sender.compose(BEGIN, [(TRANSACTION, receipt), (RECEIPT_HEADER, receipt)])
+        self._sender.compose(ABORT, [(TRANSACTION, receipt)])
         return receipt
 
     def _drop(self, part: Part) -> None:

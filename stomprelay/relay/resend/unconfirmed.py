@@ -262,7 +262,7 @@ class Unconfirmed:
 
     def owe(self, receipt: bytes) -> None:
         """Record that the client asked for this receipt, so that it must be sent the receipt once."""
-        self._cover(receipt)
+        self.cover(receipt)
         owed = self.owed_receipts.get(receipt, 0)
         self._owed_size += 0 if owed else len(receipt)
         self.owed_receipts[receipt] = owed + 1
@@ -276,14 +276,14 @@ class Unconfirmed:
         self.unproved += sends
         self._unkept += sends
 
-    def _cover(self, receipt: bytes) -> None:
+    def cover(self, receipt: bytes) -> None:
         """A frame asks for this receipt, which will show that the broker has all SENDs before it."""
         if self.unproved:
             self._covers[receipt] = self._unkept
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True, sends: int = 1) -> None:
         """Keep frames that have `sends` SENDs, until `receipt` confirms them. `sent`: a broker was sent the frames."""
-        self._cover(receipt)
+        self.cover(receipt)
         self._append(_Row(wire, [receipt], 0, (len(wire),), sent, sends))
 
     def keep_run(self, run: Run, receipts: list[bytes]) -> None:
@@ -316,7 +316,7 @@ class Unconfirmed:
 
     def commit(self, receipt: bytes, *, ours: bool, name: bytes | None = None) -> None:
         """Record a COMMIT of the transaction `name`. Its outcome is unknown until this receipt confirms it."""
-        self._cover(receipt)
+        self.cover(receipt)
         self.committing.committed(name, receipt, ours=ours)
         self._latest = receipt
 
