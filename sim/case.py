@@ -191,7 +191,8 @@ class Case:
     def kept(self, send: Sent) -> bool:
         """Return whether the relay keeps a SEND until it is confirmed, or asks for a receipt of a transaction."""
         marked = send.receipt is not None or send.transaction is not None
-        return marked or (self.scene.confirm and self.scene.kind != "plain")
+        over = self.scene.routed and send.destination.startswith(b"/queue/c")
+        return marked or (self.scene.confirm and (over or self.scene.kind != "plain"))
 
     @property
     def sends(self) -> list[Sent]:
@@ -239,6 +240,7 @@ def _read_by_relay(case: Case) -> None:
     """Fill in what the relay had read, and since when it knew of each SEND that a broker has it."""
     history, sends = case.history, {each.body: each for each in case.sends}
     layered = case.scene.settings["broker_tls"] or case.scene.settings["broker_web"]
+    errors: Counter[tuple[str, object]] = Counter()
     for key, arrived in history.arrived.items():
         if (
             arrived and arrived[-1].frame is None
@@ -249,7 +251,11 @@ def _read_by_relay(case: Case) -> None:
         ends = case.until[history.owners[key]] if layered and key in history.owners else inf
         for each in arrived:
             case.came[id(each.frame)] = each.at
-            if each.at > ends or (each.command == b"ERROR" and each.at == case.until[key]):
+            # failover.md, "Fan-out": the relay leaves out a group at its second ERROR
+            group = key[0], history.owners.get(key)
+            errors[group] += each.command == b"ERROR" and b"receipt-id" not in each.headers
+            given_up = case.scene.kind == "fanout" and errors[group] > 1
+            if each.at > ends or given_up or (each.command == b"ERROR" and each.at == case.until[key]):
                 break
             if each.command == b"RECEIPT":
                 case.receipts[key].append(each)

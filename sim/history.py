@@ -81,7 +81,8 @@ class Event(NamedTuple):
 
 class Arrival(NamedTuple):
     """When the relay had read all of a frame that a client or a broker wrote, or (`frame` is None) when it saw the end
-    of the connection, or made it. `behind`: how many SENDs a broker had taken on it when it read what this answers.
+    of the connection, or made it (`behind` is 1). Else `behind` is how many SENDs a broker had taken on it when it
+    read what this answers.
     """
 
     at: float

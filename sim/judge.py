@@ -701,6 +701,7 @@ def doubtful(case: Case, send: Sent) -> int:
     if case.least["frames"] is None and (scene.kind == "plain" or not case.kept(send)):
         # failover.md, "What the client did when the broker died": the relay waits for no answer
         took = [(each.who, each.session) for each in case.took.get(send.body, ())]
+        took = [each for each in took if case.history.arrived[each][-1].behind]  # the relay closed it
         known |= {each[0] for each in took if stay.end <= case.until[key] == case.until[each]}
     # the same page, "Fan-out": with `fanOutQueues=false` a SEND to a queue goes to one group; a transaction to all
     one = scene.kind != "fanout" or (scene.alone and not (topic(send.destination) or send.transaction))

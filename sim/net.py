@@ -178,7 +178,7 @@ class End:
             raise OSError(errno.ENOTCONN, "not connected")
         if not self.shut:
             self.shut = True
-            self._note()
+            self._note(behind=1)
             self._move_soon()
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ class End:
         del self.net.ends[self.descriptor]
         if self.peer is None:
             return
-        self._note()
+        self._note(behind=1)
         if self._reset or self.inbox:
             self.outbox.clear()
             self.net.clock.after(self._time(), self.peer.reset)
