@@ -201,13 +201,11 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
     """Nobody saw something at once that must not be: bytes that cannot be read, an exception, no answer in calm
     weather, something that is left at the end.
     """
-    mood, clients = bool(case.scene.mood), case.scene.clients
+    mood = bool(case.scene.mood)
     # failover.md, "What the client did when the broker died": an id that came twice
     excused = UNKNOWN if mood or case.rough else UNKNOWN[:1] * (not told_apart(case))
-    chokes = any(product.chokes for product, _ in case.scene.brokers.values())
     for event in case.of[What.WRONG]:
-        slow = mood or (event.who in clients and clients[event.who].chokes and chokes)
-        slow = slow or case.lag > 1.0 or not case.prompt  # the complaint comes half a minute after the calm
+        slow = mood or case.lag > 1.0 or not case.prompt  # the complaint comes half a minute after the calm
         if not event.detail.startswith(excused) and not (slow and "in calm weather" in event.detail):
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
