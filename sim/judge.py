@@ -788,11 +788,13 @@ def causes(case: Case, stay: Stay) -> set[str]:
     paused = {each.split()[0] for each in details if each.endswith("is taken out of service")}
     all_paused = len(paused) + scene.routed >= len(scene.brokers)
     # failover.md, "What counts against a broker": who does not confirm in time what a client said that leaves is left
-    asks_next = stay.left < inf and case.least["disconnect_timeout"] < SOON
+    asked = min(stay.left, stay.halved) < inf and case.least["disconnect_timeout"] < SOON
+    # the same page, "Routes"
+    asked = asked or (scene.routed and any(each.who == [*scene.brokers][-1] for each in troubles(case)))
     found = {
         "no broker": not steady(case),
         # failover.md, "When a client does get an ERROR": the next broker's refusal is final
-        "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused or asks_next),
+        "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused or asked),
         "two losses": stay.connected is None
         and sum(e.at > stay.began and e.detail.startswith(("is killed", "is cut")) for e in case.fates) > 1,
         "full queues": "has full queues" in details,  # ends connections that ask for receipts

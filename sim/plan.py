@@ -282,6 +282,8 @@ def draw(seed: int, number: int) -> Plan:
     drawn = unspeakable.random()
     if drawn < 0.04:
         scene, steps = _unspeakable(unspeakable, scene, steps)
+    elif drawn < 0.055:
+        steps = _refused(unspeakable, scene, steps)
     elif drawn > 0.985:
         scene, steps = _choking(unspeakable, scene, steps)
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
@@ -448,6 +450,13 @@ def _choking(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, li
     clients = scene.clients | {"c1": scene.clients["c1"]._replace(chokes=True, returns=None)}
     steps = [each for each in steps if each.who != "c1"] + [Step(3.0 * chance.random(), "c1", "connect")]
     return replace(scene, brokers=brokers, clients=clients, settings=settings), steps
+
+
+def _refused(chance: Random, scene: Scene, steps: list[Step]) -> list[Step]:
+    """Return the steps of clients, with a last broker that refuses all when the first one is taken out of service."""
+    at, last = 1.0 + chance.random(), [*scene.brokers][-1]
+    steps = [each for each in steps if each.who in scene.clients]
+    return [*steps, Step(at, last, "feel", (1,)), Step(at + chance.random(), "relay", "pause", (0,))]
 
 
 def _busy(chance: Random, name: str, begins: float, length: float, leaves: str, poisons: bool) -> list[Step]:
