@@ -201,13 +201,11 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
     """Nobody saw something at once that must not be: bytes that cannot be read, an exception, no answer in calm
     weather, something that is left at the end.
     """
-    mood, clients = bool(case.scene.mood), case.scene.clients
+    mood = bool(case.scene.mood)
     # failover.md, "What the client did when the broker died": an id that came twice
     excused = UNKNOWN if mood or case.rough else UNKNOWN[:1] * (not told_apart(case))
-    chokes = any(product.chokes for product, _ in case.scene.brokers.values())
     for event in case.of[What.WRONG]:
-        slow = mood or (event.who in clients and clients[event.who].chokes and chokes)
-        slow = slow or case.lag > 1.0 or not case.prompt  # the complaint comes half a minute after the calm
+        slow = mood or case.lag > 1.0 or not case.prompt  # the complaint comes half a minute after the calm
         if not event.detail.startswith(excused) and not (slow and "in calm weather" in event.detail):
             yield f"{event.at:.3f} {event.who}: {event.detail}"
 
@@ -790,10 +788,14 @@ def causes(case: Case, stay: Stay) -> set[str]:
     harm = {each.detail for each in troubles(case)}
     paused = {each.split()[0] for each in details if each.endswith("is taken out of service")}
     all_paused = len(paused) + scene.routed >= len(scene.brokers)
+    # failover.md, "What counts against a broker": who does not confirm in time what a client said that leaves is left
+    asked = min(stay.left, stay.halved) < inf and case.least["disconnect_timeout"] < SOON
+    # the same page, "Routes"
+    asked = asked or (scene.routed and any(each.who == [*scene.brokers][-1] for each in troubles(case)))
     found = {
         "no broker": not steady(case),
         # failover.md, "When a client does get an ERROR": the next broker's refusal is final
-        "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused),
+        "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused or asked),
         "two losses": stay.connected is None
         and sum(e.at > stay.began and e.detail.startswith(("is killed", "is cut")) for e in case.fates) > 1,
         "full queues": "has full queues" in details,  # ends connections that ask for receipts

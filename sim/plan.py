@@ -279,8 +279,13 @@ def draw(seed: int, number: int) -> Plan:
     if crowd.random() < 0.25:
         scene, steps = _crowd(crowd, scene)
     unspeakable = Random(f"{seed}/{number}/unspeakable")
-    if unspeakable.random() < 0.04:
+    drawn = unspeakable.random()
+    if drawn < 0.04:
         scene, steps = _unspeakable(unspeakable, scene, steps)
+    elif drawn < 0.055:
+        steps = _refused(unspeakable, scene, steps)
+    elif drawn > 0.985:
+        scene, steps = _choking(unspeakable, scene, steps)
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
 
 
@@ -433,6 +438,25 @@ def _unspeakable(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene
     ]
     kind, versions = chance.choice((scene.kind, "fanout" if many else scene.kind)), ((), (b"1.0",))
     return replace(scene, kind=kind, loss=LossPolicy.REJECT, versions=chance.choice(versions)), steps
+
+
+def _choking(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
+    """Return the scene and the steps, with a client whose CONNECT makes each broker close the connection."""
+    product, settings = (
+        next(each for each in PRODUCTS if each.chokes),
+        scene.settings | {"longest_delay": 1.0},
+    )
+    brokers = {name: (product, version) for name, (_, version) in scene.brokers.items()}
+    clients = scene.clients | {"c1": scene.clients["c1"]._replace(chokes=True, returns=None)}
+    steps = [each for each in steps if each.who != "c1"] + [Step(3.0 * chance.random(), "c1", "connect")]
+    return replace(scene, brokers=brokers, clients=clients, settings=settings), steps
+
+
+def _refused(chance: Random, scene: Scene, steps: list[Step]) -> list[Step]:
+    """Return the steps of clients, with a last broker that refuses all when the first one is taken out of service."""
+    at, last = 1.0 + chance.random(), [*scene.brokers][-1]
+    steps = [each for each in steps if each.who in scene.clients]
+    return [*steps, Step(at, last, "feel", (1,)), Step(at + chance.random(), "relay", "pause", (0,))]
 
 
 def _busy(chance: Random, name: str, begins: float, length: float, leaves: str, poisons: bool) -> list[Step]:
