@@ -152,7 +152,7 @@ def over(case: Case, stay: Stay, end: float) -> float:
     after its half-close, brokers have one to accept all, two to answer DISCONNECT, and the session has one more
     (configuration.md, "Half-closed connections").
     """
-    return end + case.scene.settings["disconnect_timeout"] * (4 if stay.halved < inf else 1)
+    return end + float(case.scene.settings["disconnect_timeout"]) * (4 if stay.halved < inf else 1)
 
 
 def promised(case: Case, send: Sent) -> bool:
