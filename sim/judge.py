@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from sim.brokers import REFUSED
 from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
+from sim.plan import TIGHT
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
 
@@ -140,8 +141,18 @@ def refused(case: Case, stay: Stay) -> float:
     told = any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors)
     spans = (b"SEND", b"ACK", b"NACK") if case.scene.routed else ()
     ends = (*spans, b"COMMIT") if told else spans
+    if case.scene.tight:  # limits.md, "Limits": who has gone does not read the ERROR
+        odd += [each.event.at for each in stay.sends if len(each.body) > TIGHT["limits"].body]
     odd += [each.at for each in stay.sent if each.command in ends and b"transaction" in each.headers]
     return min(odd, default=inf)
+
+
+def over(case: Case, stay: Stay, end: float) -> float:
+    """Return when at the latest a session is over whose client came to its end at `end`: after `disconnect_timeout`;
+    after its half-close, brokers have one to accept all, two to answer DISCONNECT, and the session has one more
+    (configuration.md, "Half-closed connections").
+    """
+    return end + float(case.scene.settings["disconnect_timeout"]) * (4 if stay.halved < inf else 1)
 
 
 def promised(case: Case, send: Sent) -> bool:
@@ -157,7 +168,9 @@ def promised(case: Case, send: Sent) -> bool:
         return False
     links = [each for each in case.serving[key] if each in case.versions]
     last, until = max([case.until[each] for each in links], default=inf), case.until[key]
-    plain, ends = case.scene.kind == "plain", inf if stay.unknown else until if stay.errors else inf
+    plain, ends = case.scene.kind == "plain", inf
+    if stay.errors and not stay.unknown:  # it was on its way for a time
+        ends = min(until, stay.errors[-1].at - case.scene.weather[2])
     if stay.odd and not (stay.orderly or stay.errors):
         ends = last
     # the relay reads no more: at the end, at an ERROR, when it stops; a plain address: when its broker is lost
@@ -167,7 +180,8 @@ def promised(case: Case, send: Sent) -> bool:
     ends = min([ends, *[each.at for each in final if each.command == b"ERROR"]])
     stops = [each for each in case.fates if each.who == "relay" and each.at > stay.began]
     ends = min([ends, *[each.at for each in stops if each.detail in ("stops", "hands over")]])
-    killed = any(each.detail == "is killed" and came < each.at <= max(until, last) for each in stops)
+    gone = over(case, stay, max(until, last))
+    killed = any(each.detail == "is killed" and came < each.at <= gone for each in stops)
     if came == inf or came > ends or killed or end.at >= min(stay.faulty, refused(case, stay)):
         return False
     # the same page, "What the client did when the broker died": of SENDs that are not kept
@@ -610,14 +624,13 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
     """What a client sent that has left is taken within `disconnect_timeout`, or not at all; but what a broker had
     received that hangs, it may take when it goes on.
     """
-    patience = case.scene.settings["disconnect_timeout"] + 4.0
     if case.scene.kind == "plain" or any(event.detail == "hangs" for event in case.fates):
         return
     buffer = min(BUFFER, case.scene.settings["size"])
     for send in case.sends:
         if send.stay.size <= buffer:
             for event in case.took.get(send.body, ()):
-                if event.at > send.stay.end + case.within(patience):
+                if event.at > over(case, send.stay, send.stay.end) + case.within(4.0):
                     yield f"{send.stay} left at {send.stay.end:.3f}, and {event.who} took {send} at {event.at:.3f}"
 
 

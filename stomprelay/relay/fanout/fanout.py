@@ -362,8 +362,8 @@ class Fanout:
         self._ends = True
 
     def send_disconnect(self, now: float) -> None:
-        """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss.
-        Raises `StompError` if the connected brokers lack SENDs that only the others were given, or refused them.
+        """Send the waiting DISCONNECT to all brokers that are `served`. Count the SENDs that the other groups miss.
+        Raises `StompError` if the served brokers lack SENDs that only the others were given, or refused them.
         """
         for target in self._router.targets:
             if target.wanting and not self._ends:
@@ -371,13 +371,13 @@ class Fanout:
                     raise broker_lost(target.upstream, self.disconnect_receipt)
                 raise target.failure(target.wanting, self.disconnect_receipt)
         confirmations = self._quorum.confirmations
-        away = [member for _, member in self._places.values() if not (member.given_up or member.up)]
+        away = [member for _, member in self._places.values() if not (member.given_up or member.served)]
         self._quorum.announce(
             [each for member in away for each in confirmations.leave(member, leniently=True)], now
         )
         self.disconnect = DisconnectState.SENT
         for target in self._router.targets:
-            there = [member for member in target.live if member.up]
+            there = [member for member in target.live if member.served]
             for member in target.live:
                 if member not in there:
                     self._session.counters["possibly_lost"] += member.write_off()
@@ -404,12 +404,8 @@ class Fanout:
 
     def _awaits(self, member: Member) -> bool:
         """Return whether a member's broker was sent DISCONNECT and has not confirmed it."""
-        confirmations, receipt = self._quorum.confirmations, self._asked
-        return (
-            member.disconnecting
-            and receipt is not None
-            and confirmations.awaited(member, receipt) is not None
-        )
+        receipt, awaited = self._asked, self._quorum.confirmations.awaited
+        return member.disconnecting and receipt is not None and awaited(member, receipt) is not None
 
     def _disconnected(self, member: Member, receipt: bytes) -> bool:
         """Record that a broker confirmed DISCONNECT. Return whether enough brokers have now. If not, leave this one."""

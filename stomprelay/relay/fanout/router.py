@@ -77,10 +77,14 @@ class Member:
         return self._there and self.link.up
 
     @property
+    def served(self) -> bool:
+        """Whether the member has a broker that was sent all that was kept for it."""
+        return self.up and self.resender.line is None
+
+    @property
     def writable(self) -> bool:
         """Whether the member's broker may be written to now."""
-        held = self.blocked or self.resender.line is not None or (self.link.departing and self.session.quiet)
-        return self.up and not held
+        return self.served and not (self.blocked or (self.link.departing and self.session.quiet))
 
     @property
     def size(self) -> int:
@@ -280,9 +284,7 @@ class Target:
 
     @property
     def safe(self) -> bool:
-        """Whether a quorum has everything that the client sent, and no other connected broker waits for part of it. A
-        `short` member does not count for the quorum.
-        """
+        """Whether a quorum (`short` members do not count) has everything, and no other connected broker waits."""
         unsafe = [member for member in self.live if not member.safe]
         if not unsafe:
             return True
@@ -292,8 +294,8 @@ class Target:
 
     @property
     def wanting(self) -> list[Member]:
-        """The members without a broker that have what too few others were sent; none if these were sent all."""
-        away = [member for member in self.live if not (member.up or member.safe)]
+        """The members not `served` that have what too few others were sent; none if these were sent all."""
+        away = [member for member in self.live if not (member.served or member.safe)]
         whole = sum(not member.short for member in self.live if member not in away)
         return away if whole < self.quorum else [member for member in away if member.sole]
 

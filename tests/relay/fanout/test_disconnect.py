@@ -138,6 +138,22 @@ def test_what_only_one_group_has() -> None:
         play.time_passes(10.0)
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"d")
         assert play.counters["possibly_lost"] == 1
+    with fanned(quorum=2, fan_out_queues=False, confirm=True) as play:
+        play.client_says(send(b"1") + send(b"2"))
+        for _ in range(2):  # from now on it is sent one frame at a time
+            assert play.broker_reads(at="a")
+            play.broker_goes(at="a")
+            comes_back(play, "a")
+        play.client_says(DISCONNECT)
+        for more in (True, True, False):
+            asked = play.broker_reads(at="a").partition(b"receipt:")[2].partition(b"\n")[0]
+            play.broker_says(receipt(asked.decode()), at="a")
+            assert play.broker_reads(at="a").count(b"\0") == 1
+            play.time_passes(5.0)
+            if more:
+                comes_back(play, "a")
+        play.client_gets_error(b"the quorum cannot be reached", receipt=b"end")
+        assert play.counters["possibly_lost"] == 2
     play = fanned(disconnect_timeout=1.0)
     play.broker_is_blocked(at="b")
     play.client_says(send(b"1") + send(b"2") + DISCONNECT)
