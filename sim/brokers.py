@@ -43,9 +43,7 @@ class Product(NamedTuple):
     goodbyes: tuple[tuple[bytes, bytes], ...]  # `message` and body of its ERRORs when it ends a connection
     # Receipts
     late: bool = False  # it confirms each SEND by itself, in any order, and COMMIT before the SENDs in it
-    defers: bool = (
-        False  # only a RECEIPT of COMMIT, or of a SEND to a queue, shows that earlier SENDs are on its disk
-    )
+    defers: bool = False  # what came before is on its disk at a RECEIPT of COMMIT, or of a SEND to a queue
     leaks: bool = False  # a MESSAGE has `receipt` and `transaction` of its SEND
     # Deliveries
     across: bool = False  # what settles a delivery of mode `client` settles all before, of any subscription

@@ -362,7 +362,7 @@ class Sender:
             self.offline.keep(transaction, frame)
             extra += self._asking_inside(receipt, name)
         elif receipt is not None:
-            self.close(batch=self._elsewhere(frame))
+            self.close(batch=self.unconfirmed.cumulative and self._elsewhere(frame))
             self._batch.append(frame)
             self._sends += 1
             self._keep(receipt)
