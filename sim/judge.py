@@ -355,6 +355,8 @@ def order_is_kept(case: Case) -> Iterator[str]:
         if any(each.what is not What.KEPT or each.who != event.who for each in elsewhere):
             continue
         again = not case.seen and event.headers.get(b"redelivered") == b"true"
+        # failover.md, "Duplicates and order": a broker that hung reads what it was sent before it was given up
+        again = again or event.at > case.until[event.who, event.session]
         if again or (send is not None and (event.who, send.destination) in mixed):
             continue
         if send is not None and send.number is not None and copy not in seen:
