@@ -543,8 +543,7 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
         name = event.who.encode(), event.headers.get(b"message-id", b""), event.body
         origins[name] = None if name in origins else (*key, len(given[key]))  # None: which one is not known
         given[key].append(event)
-    first, patience = first_fate(case), case.scene.settings["disconnect_timeout"] + 2.5
-    owners = {(at.who, at.session): each.stay for each in case.sends for at in case.took.get(each.body, ())}
+    patience = case.scene.settings["disconnect_timeout"] + 2.5
     for stay in case.stays.values():
         read = Counter([event.body for event in stay.messages])
         # at which place it has what a connection gave, and when
@@ -557,12 +556,12 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 if place < max(known[origin[:2]], default=-1):
                     yield f"{stay} read {shown(event.body)} too late"
                 known[origin[:2]][place] = event.at
-        # While nothing has happened to anybody, a client has soon what it is given.
+        # A client has soon what the relay has read.
         # failover.md, "When the relay ends a session": it sends RECEIPTs, and no MESSAGEs, for `disconnect_timeout`
-        ends = min(stay.left, stay.faulty, refused(case, stay), stay.halved, stay.silent, first)
+        ends = min(stay.left, stay.faulty, refused(case, stay), stay.halved, stay.silent)
         told = [stay.end] * (stay.ended is None or stay.ended.detail != "left") + [e.at for e in stay.errors]
         ends = min([ends, stay.end, *[at - patience for at in told]])
-        ends = ends if case.exact and not (stay.odd or owing(case, stay)) else -inf
+        ends = ends if case.exact and not stay.odd else -inf
         for send in stay.sends if case.scene.kind != "fanout" else ():
             took, at = case.took.get(send.body, []), send.confirmed or inf
             if at < ends and not send.transaction and len(took) == 1:
@@ -570,10 +569,10 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                 known[key].setdefault(sum(each.at < took[0].at for each in given[key]) - 1, at)
         gone = {name: each.at for name, each in stay.unsubscribed.items()}
         due: dict[bytes, list[str]] = defaultdict(list)
-        for key in {*known, *[key for key, owner in owners.items() if owner is stay]}:
+        for key in {*known, *case.serving[stay.client, stay.number]}:
             soonest = inf
             for place, event in reversed([*enumerate(given[key])]):
-                at = event.at + 3.0  # clients may read nothing for two
+                at = case.read(event) + 3.0  # clients may read nothing for two
                 soonest = min(soonest, known[key].get(place, inf), at if at < ends else inf)
                 names = event.headers.get(b"subscription", b""), event.headers[b"destination"]
                 if all(soonest < gone.get(name, inf) for name in names):
