@@ -513,6 +513,10 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                     place = names.index(each.headers[b"ack"]) if each.headers[b"ack"] in names else len(names)
                     last = sorted(gave, key=case.read)[place : place + 1]
                 for e in last:
+                    later = [o for o in gave[gave.index(e) + 1 :] if o.session == e.session]
+                    # translation.md, "ACK and NACK" (R76): a NACK of another subscription had returned this copy
+                    if any(b"redelivered" in o.headers for o in later):
+                        continue
                     key = e.who, e.session, e.body
                     link = key[:2] if each is acked[-1] else link  # an ACK covers what one connection gave
                     itself = receipt and not any(r.headers == receipt.headers for r in case.receipts[key[:2]])
