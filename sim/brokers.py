@@ -393,7 +393,7 @@ class Session:
         if subscription.id is not None:
             headers.append((b"subscription", subscription.id))
         elif product.nameless:
-            headers.append((b"subscription", b"subscription/" + message.destination.split(b"/", 2)[2]))
+            headers.append((b"subscription", b"subscription/" + message.destination.split(b"/", 2)[-1]))
         if message.returned and (product.marks or self.broker.chance.random() < 0.5):
             headers.append((b"redelivered", b"true"))
         name = id

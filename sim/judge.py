@@ -488,8 +488,10 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     """A broker removes what a client acknowledged: when the client has the RECEIPT of its ACK or COMMIT, and soon in
     calm weather. The relay does not pass an ACK for a connection that is over, but for one in a transaction, which then
     fails; nor a second one for what came once more, by the same id (failover.md, "What the client did when the broker
-    died").
+    died"). In a fan-out it gives itself the RECEIPT of an ACK for a broker that it is leaving (the same page, "Planned
+    switch-over").
     """
+    several, patience = case.scene.kind == "fanout" or case.scene.routed, case.least["disconnect_timeout"]
     settled = {(each.who, each.session, each.body): each.at for each in reversed(case.of[What.SETTLED])}
     for stay in () if case.rough else case.stays.values():
         named: set[tuple[str, int, bytes]] = set()
@@ -513,9 +515,15 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                     place = names.index(each.headers[b"ack"]) if each.headers[b"ack"] in names else len(names)
                     last = sorted(gave, key=case.read)[place : place + 1]
                 for e in last:
+                    later = [o for o in gave[gave.index(e) + 1 :] if o.session == e.session]
+                    # translation.md, "ACK and NACK" (R76): a NACK of another subscription had returned this copy
+                    if any(b"redelivered" in o.headers for o in later):
+                        continue
                     key = e.who, e.session, e.body
                     link = key[:2] if each is acked[-1] else link  # an ACK covers what one connection gave
-                    due = case.until[key[:2]] > until or (name is not None and receipt is not None)
+                    itself = receipt and not any(r.headers == receipt.headers for r in case.receipts[key[:2]])
+                    due = case.until[key[:2]] > until + patience * bool(several and itself)
+                    due = due or (name is not None and receipt is not None)
                     if (
                         link == key[:2]
                         and not (void or key in named)
@@ -572,7 +580,9 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
         for key in {*known, *case.serving[stay.client, stay.number]}:
             soonest = inf
             for place, event in reversed([*enumerate(given[key])]):
-                at = case.read(event) + 3.0  # clients may read nothing for two
+                # clients may read nothing for two; the relay reads nothing behind an ERROR that ends the connection
+                at = case.read(event)
+                at = inf if at > case.until[key] else at + 3.0
                 soonest = min(soonest, known[key].get(place, inf), at if at < ends else inf)
                 names = event.headers.get(b"subscription", b""), event.headers[b"destination"]
                 if all(soonest < gone.get(name, inf) for name in names):
@@ -869,8 +879,11 @@ def everybody_is_served(case: Case) -> Iterator[str]:
         well = spells(case) if beats and not old else []
         for since, until, what in _waits(case, stay):
             soon = ENOUGH if what == "CONNECTED" else 2.5 + slow
+            # failover.md, "How long it takes": who hangs at DISCONNECT has all of `disconnect_timeout`, and then each
+            # other broker may leave a CONNECT without an answer for `connect_timeout`
+            enough = ENOUGH + 2.0 * (len(scene.brokers) - 1) * (hangs and since == stay.left)
             clock = [(case.calm, inf, calm)] * (stay.faulty == inf)
-            clock += [(-inf, first, soon), *[(*each, ENOUGH) for each in well]] * simple
+            clock += [(-inf, first, soon), *[(*each, enough) for each in well]] * simple
             for start, end, most in clock:
                 if min(until, end) - max(since, start) > case.within(most):
                     yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}"
