@@ -61,11 +61,10 @@ def test_a_session_that_does_not_end_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     assert _seen("are left after all clients have gone")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_rough_words_break_every_rule(version: bytes) -> None:
+def test_rough_words_break_every_rule() -> None:
     """Each error that the decoder knows is provoked; words that are not rough follow the specification."""
-    errors = {_spoken(version, seed, 0.3) for seed in range(4000)}
-    wanted = {
+    assert {_spoken(version, seed, 0.0) for version in VERSIONS for seed in range(20)} == {""}
+    assert {_spoken(b"1.2", seed, 0.3) for seed in range(4000)} >= {
         "NUL in a frame's head",
         "content-length is not a number",
         "content-length does not fit the body",
@@ -79,8 +78,6 @@ def test_rough_words_break_every_rule(version: bytes) -> None:
         "unknown command",
         "body too large",
     }
-    assert wanted - errors == (set() if version == b"1.2" else wanted - errors)
-    assert {_spoken(version, seed, 0.0) for seed in range(20)} == {""}
 
 
 def _spoken(version: bytes, seed: int, wild: float) -> str:
