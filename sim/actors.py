@@ -1,6 +1,7 @@
 """What clients and brokers of a world have in common: one end of a connection, which is written to and read from."""
 
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from sim.layers import Layer
@@ -28,17 +29,18 @@ class Line:
         self._ended = ended
         self._layers = layers
         self._waiting = bytearray()
-        self._unmarked: list[tuple[Frame, int]] = []
+        self._early: deque[tuple[bytes, Frame | None, int]] = deque()
         self.leaving = self.slow = self.over = False
         end.notify = self.serve
         end.changed()
-        self.write(b"")
+        self._put(b"", 0)
+        self._flush()
 
     def write(self, data: bytes, frame: Frame | None = None, behind: int = 0) -> None:
         """Write this, now or when there is room. If it is a `frame`, it is noted when the relay has read all of it."""
         if not self.over and not self.leaving:
-            self._unmarked += [] if frame is None else [(frame, behind)]
-            self._write(data, 0)
+            self._early.append((data, frame, behind))
+            self._go_on()
             self._flush()
 
     def half_close(self) -> None:
@@ -97,20 +99,25 @@ class Line:
             else:
                 self._gone("closed")
 
-    def _write(self, data: bytes, at: int) -> None:
+    def _put(self, data: bytes, at: int) -> None:
         for layer in self._layers[at:]:
             data = layer.put(data)
         self._waiting += data
-        if self._unmarked and not any(each.early for each in self._layers):
-            place = self.end.sent + len(self._waiting)
-            self.end.marks += [(place, *each) for each in self._unmarked]
-            self._unmarked.clear()
+
+    def _go_on(self) -> None:
+        """Write one after the other, each by itself, when all handshakes are over."""
+        while self._early and all(each.open for each in self._layers):
+            data, frame, behind = self._early.popleft()
+            self._put(data, 0)
+            if frame is not None:
+                self.end.marks.append((self.end.sent + len(self._waiting), frame, behind))
 
     def _read(self, data: bytes) -> None:
         for at in reversed(range(len(self._layers))):
             if data:
                 data, answer = self._layers[at].take(data)
-                self._write(answer, at + 1)
+                self._put(answer, at + 1)
+        self._go_on()
         if self._waiting:
             self._flush()
         if data:

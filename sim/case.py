@@ -240,7 +240,6 @@ def _read_by_relay(case: Case) -> None:
     """Fill in what the relay had read, and since when it knew of each SEND that a broker has it."""
     history, sends = case.history, {each.body: each for each in case.sends}
     layered = case.scene.settings["broker_tls"] or case.scene.settings["broker_web"]
-    errors: Counter[tuple[str, object]] = Counter()
     for key, arrived in history.arrived.items():
         if (
             arrived and arrived[-1].frame is None
@@ -251,11 +250,9 @@ def _read_by_relay(case: Case) -> None:
         ends = case.until[history.owners[key]] if layered and key in history.owners else inf
         for each in arrived:
             case.came[id(each.frame)] = each.at
-            # failover.md, "Fan-out": the relay leaves out a group at its second ERROR
-            group = key[0], history.owners.get(key)
-            errors[group] += each.command == b"ERROR" and b"receipt-id" not in each.headers
-            given_up = case.scene.kind == "fanout" and errors[group] > 1
-            if each.at > ends or given_up or (each.command == b"ERROR" and each.at == case.until[key]):
+            # failover.md, "Fan-out": the relay leaves a broker that sends an ERROR, and a group at the second one
+            leaves = case.scene.kind == "fanout" and b"receipt-id" not in each.headers
+            if each.at > ends or (each.command == b"ERROR" and (leaves or each.at == case.until[key])):
                 break
             if each.command == b"RECEIPT":
                 case.receipts[key].append(each)

@@ -261,16 +261,23 @@ def a_receipt_passes(case: Case) -> Iterator[str]:
     relay later, or all that the relay wrote until it closed, or is there soon afterwards.
     """
     scene = case.scene
+    groups = len(scene.brokers) - scene.routed if scene.kind == "fanout" else 1
+    several = groups > 1 or scene.routed
     for stay in case.stays.values():
         key = stay.client, stay.number
         came: dict[bytes, dict[str, float]] = defaultdict(dict)
         for link in case.serving[key]:
             for each in case.receipts[link]:
                 came[each.headers[b"receipt-id"]].setdefault(link[0], each.at)
-        enough = len(scene.brokers) - scene.routed if scene.settings["all"] and scene.kind == "fanout" else 1
-        passed = {
-            name: sorted(each.values())[enough - 1] for name, each in came.items() if len(each) >= enough
-        }
+        passed: dict[bytes, float] = {}
+        for name, found in came.items():
+            asked = stay.asked.get(name)
+            # failover.md, "Fan-out": DISCONNECT waits for those who owe an answer, COMMIT for a part that one group has
+            parts = asked and (scene.alone or stay.inside.get(asked.headers.get(b"transaction", b"")))
+            all_of = asked and (asked.command == b"DISCONNECT" or (asked.command == b"COMMIT" and parts))
+            enough = groups if scene.settings["all"] else 1
+            enough = max(enough, len({who for who, _ in case.serving[key]})) if several and all_of else enough
+            passed |= {name: sorted(found.values())[enough - 1]} if len(found) >= enough else {}
         last = max([passed[name] for name in stay.receipts if name in passed], default=-inf)
         closed = stay.ended is not None and stay.ended.detail == "closed"
         last = max(last, case.until[key] - 0.5 if closed else stay.end - case.within(3.0))
@@ -758,8 +765,10 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         if (case.scene.kind == "plain" and troubles(case)) or without_relay(case, stay):
             continue
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
-        # settings.md, `linger`: the ERROR of a frame at fault, or of a limit, may need longer on a slow network
+        # settings.md, `linger`: the ERROR of a frame at fault, of a limit, or of a broker that does not answer in time
+        # may need longer on a slow network
         fault = case.scene.tight or min(refused(case, stay), stay.faulty) < inf
+        fault = fault or (case.scene.kind == "plain" and stay.connected is None)
         lost = lost and (case.exact or not fault)
         if lost and not (stay.errors or stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
@@ -812,8 +821,9 @@ def causes(case: Case, stay: Stay) -> set[str]:
     harm = {each.detail for each in troubles(case)}
     paused = {each.split()[0] for each in details if each.endswith("is taken out of service")}
     all_paused = len(paused) + scene.routed >= len(scene.brokers)
-    # failover.md, "What counts against a broker": who does not confirm in time what a client said that leaves is left
-    asked = min(stay.left, stay.halved) < inf and case.least["disconnect_timeout"] < SOON
+    # failover.md, "What counts against a broker": who does not confirm in time what a client said that leaves is left;
+    # the same page, "When the relay ends a session"
+    asked = min(stay.left, stay.halved, refused(case, stay)) < inf and case.least["disconnect_timeout"] < SOON
     # the same page, "Routes"
     asked = asked or (scene.routed and any(each.who == [*scene.brokers][-1] for each in troubles(case)))
     found = {

@@ -42,28 +42,22 @@ def certificate() -> str:
 
 
 class Web:
-    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions. `over`: it is closed.
-    `early`: what waits for the end of the handshake.
+    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions. `open`: the handshake is over.
+    `over`: it is closed.
     """
 
     def __init__(self, server: bool) -> None:
-        self.over = False
+        self.open = self.over = False
         self._ws = WSConnection(ConnectionType.SERVER if server else ConnectionType.CLIENT)
-        self.early = bytearray()
-        self._open = False
         self._first = b""
         if not server:
             asked = Request(NAME, PATH, subprotocols=["v12.stomp", "v11.stomp", "v10.stomp"])
             self._first = self._ws.send(asked)
 
     def put(self, data: bytes) -> bytes:
-        """Return a message of all that waits; before the handshake is over only its beginning, once."""
-        self.early += data
+        """Return a message of these bytes; the handshake's beginning before it, once."""
         below, self._first = self._first, b""
-        if self._open and self.early and not self.over:
-            below += self._ws.send(BytesMessage(data=bytes(self.early)))
-            self.early.clear()
-        return below
+        return below + self._ws.send(BytesMessage(data=data)) if data and not self.over else below
 
     def take(self, data: bytes) -> tuple[bytes, bytes]:
         """Return the payloads in these bytes, and what is to be answered."""
@@ -71,17 +65,17 @@ class Web:
         try:
             self._ws.receive_data(data)
         except RemoteProtocolError:
-            if self._open:
+            if self.open:
                 raise
             self.over = True  # an ERROR: a relay that stops does not wait for the first bytes
             return b"", b""
         for event in self._ws.events():
             match event:
                 case Request():
-                    self._open = True
+                    self.open = True
                     below += self._ws.send(AcceptConnection(subprotocol=event.subprotocols[0]))
                 case AcceptConnection():
-                    self._open = True
+                    self.open = True
                 case TextMessage():
                     above += event.data.encode()
                 case BytesMessage():
@@ -89,7 +83,7 @@ class Web:
                 case Ping() | CloseConnection():
                     below += self._ws.send(event.response())
                     self.over = isinstance(event, CloseConnection)
-        return above, below + self.put(b"")
+        return above, below
 
 
 @cache
@@ -103,21 +97,23 @@ def _context(server: bool) -> SSL.Context:
 
 
 class Secure:
-    """TLS 1.3. `over`: the other end has closed it. `early`: what waits for the end of the handshake."""
+    """TLS 1.3. `open`: the handshake is over. `over`: the other end has closed it."""
 
     def __init__(self, server: bool) -> None:
-        self.over = False
+        self.open = self.over = False
         self._tls = SSL.Connection(_context(server))
         (self._tls.set_accept_state if server else self._tls.set_connect_state)()
-        self.early: list[bytes] = []
+        self._early = b""
 
     def put(self, data: bytes) -> bytes:
-        """Return the records of these bytes; before the handshake is over the handshake's. Records are not joined."""
-        self.early += [data] if data else []
+        """Return the records of these bytes; before the handshake is over the handshake's."""
+        self._early += data
         try:
             self._tls.do_handshake()
-            while self.early:
-                self._tls.sendall(self.early.pop(0))
+            self.open = True
+            if self._early:
+                self._tls.sendall(self._early)
+                self._early = b""
         except SSL.WantReadError:
             pass
         return self._all(self._tls.bio_read)
