@@ -176,7 +176,8 @@ class Case:
     def prompt(self) -> bool:
         """Return whether nobody waits for tokens, memory, or growing pauses."""
         least = self.least
-        grows = (self.goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
+        goes = self.goes or any(each.chokes for each in self.scene.clients.values())
+        grows = (goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
         return not (least["frames"] or least["memory"] < 1 << 30 or grows or self.scene.tight)
 
     def within(self, seconds: float) -> float:
