@@ -501,6 +501,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(SOON)
             until = until if receipt is None else receipt.at
             links = case.serving[stay.client, stay.number]
+            given = [each.headers for link in links for each in case.receipts[link]]
+            itself = several and receipt is not None and receipt.headers not in given
             covered: list[Event] = []
             for each in reversed(acked):
                 origin = each.headers.get(b"from", b"").decode()
@@ -522,8 +524,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                         # the ACK covers what this connection had given before; a second ACK is dropped
                         covered = [o for o in case.of[What.GAVE] if (o.who, o.session) == key[:2]]
                         covered = covered[: covered.index(e) + 1]
-                    itself = receipt and not any(r.headers == receipt.headers for r in case.receipts[key[:2]])
-                    due = case.until[key[:2]] > until + patience * bool(several and itself)
+                    due = case.until[key[:2]] > until + (patience if itself else 0.0)
                     due = due or (name is not None and receipt is not None)
                     due = due and e in covered and not (void or key in named)
                     if due and settled.get(key, inf) > until:
