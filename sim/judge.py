@@ -515,7 +515,9 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(SOON)
             until = until if receipt is None else receipt.at
             links = case.serving[stay.client, stay.number]
-            link = None
+            given = [each.headers for link in links for each in case.receipts[link]]
+            itself = several and receipt is not None and receipt.headers not in given
+            covered: list[Event] = []
             for each in reversed(acked):
                 origin = each.headers.get(b"from", b"").decode()
                 gave = [e for e in case.gave[each.body] if e.who == origin and (e.who, e.session) in links]
@@ -532,16 +534,14 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                     if any(b"redelivered" in o.headers for o in later):
                         continue
                     key = e.who, e.session, e.body
-                    link = key[:2] if each is acked[-1] else link  # an ACK covers what one connection gave
-                    itself = receipt and not any(r.headers == receipt.headers for r in case.receipts[key[:2]])
-                    due = case.until[key[:2]] > until + patience * bool(several and itself)
+                    if each is acked[-1] and key not in named:
+                        # the ACK covers what this connection had given before; a second ACK is dropped
+                        covered = [o for o in case.of[What.GAVE] if (o.who, o.session) == key[:2]]
+                        covered = covered[: covered.index(e) + 1]
+                    due = case.until[key[:2]] > until + (patience if itself else 0.0)
                     due = due or (name is not None and receipt is not None)
-                    if (
-                        link == key[:2]
-                        and not (void or key in named)
-                        and due
-                        and settled.get(key, inf) > until
-                    ):
+                    due = due and e in covered and not (void or key in named)
+                    if due and settled.get(key, inf) > until:
                         yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
                     named.add(key)
 
