@@ -713,7 +713,9 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     """No SEND is counted as possibly lost that has its RECEIPT, and none where no broker was lost and nobody was sent
     an ERROR. Each group of a fan-out that misses a SEND counts it.
     """
-    if case.rough:
+    settings = case.scene.settings
+    # WebSocket and TLS do not show when the relay gave a connection up, and read on
+    if case.rough or ((settings["broker_web"] or settings["broker_tls"]) and not case.exact):
         return
     counted = case.counters.get("possibly_lost", 0)
     # failover.md, "A frame that costs brokers their connection"
@@ -728,7 +730,8 @@ def doubtful(case: Case, send: Sent) -> int:
     key = stay.client, stay.number
     served = any(case.since[each] <= came < case.until[each] for each in case.serving[key])
     # limits.md: what waits for a broker, or for its rate, counts even if it is in a transaction without a COMMIT
-    aside = send.number is None and scene.kind != "plain" and case.exact and served
+    moves = any(each.detail.endswith("is taken out of service") for each in case.fates)
+    aside = send.number is None and scene.kind != "plain" and case.exact and served and not moves
     if came == inf or aside:
         return 0
     known = {who for who, _ in send.known}
@@ -736,7 +739,10 @@ def doubtful(case: Case, send: Sent) -> int:
         # failover.md, "What the client did when the broker died": the relay waits for no answer
         took = [(each.who, each.session) for each in case.took.get(send.body, ())]
         took = [each for each in took if case.history.arrived[each][-1].behind]  # the relay closed it
-        known |= {each[0] for each in took if stay.end <= case.until[key] == case.until[each]}
+        ends = [(each.who, each.at) for each in case.fates if each in troubles(case) or each.who == "relay"]
+        for each in took if stay.end <= case.until[key] and stay.left == inf else ():
+            others = any(who in (each[0], "relay") and stay.began < at <= case.until[key] for who, at in ends)
+            known |= {each[0]} if case.until[key] == case.until[each] and not others else set()
     # the same page, "Fan-out": with `fanOutQueues=false` a SEND to a queue goes to one group; a transaction to all
     one = scene.kind != "fanout" or (scene.alone and not (topic(send.destination) or send.transaction))
     return max(0, (1 if one else len(scene.brokers)) - len(known))

@@ -433,7 +433,10 @@ class Sender:
     def repeat_inside(self, wire: bytes) -> None:
         """Add a frame of an open transaction again. Raises as `send` does."""
         for frame in self.offline.read(wire):
-            extra = b"" if frame.command is BEGIN else self._asking_inside(*self.offline.marks(frame))
+            receipt, name = self.offline.marks(frame)
+            if receipt is not None:
+                self.unconfirmed.cover(receipt)
+            extra = b"" if frame.command is BEGIN else self._asking_inside(receipt, name)
             try:
                 head = self.bridge.head(frame, self.session)
             except StompError as error:
