@@ -463,8 +463,11 @@ class Ledger:
         again. `other`: the ACK names another broker's. Return False if one of them belongs to a lost broker.
         """
         account = delivery.unsettled
-        self._again = self._again or other
-        return self._take(account, account.take(delivery.position), transaction)
+        whole = self._take(account, account.take(delivery.position), transaction)
+        # The client may have meant a lost delivery of this name: it then acknowledges later what is covered now.
+        namesake = self._named.first(delivery.message_id, None) if self._lost else None
+        self._again = self._again or other or (namesake is not None and namesake.lost)
+        return whole
 
     def _take(
         self, account: UnsettledDeliveries, taken: TakenPositions, transaction: bytes | None = None

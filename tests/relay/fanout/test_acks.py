@@ -122,6 +122,21 @@ def test_an_ack_of_what_a_lost_broker_gave_and_another_ack_covered() -> None:
         play.client_gets(receipt("k"))
 
 
+def test_an_ack_of_what_an_ack_of_a_lost_brokers_name_covered() -> None:
+    """It is dropped: a client of STOMP 1.0 cannot say that it means what the lost broker gave by that message-id."""
+    with begun(listener(fan_out(2, quorum=1)), b"1.0") as play:
+        play.client_said(b"SUBSCRIBE\ndestination:/queue/c\nack:client-individual\n\n\0")
+        play.client_said(b"SUBSCRIBE\ndestination:/queue/a\nack:client\n\n\0")
+        play.broker_said(b"MESSAGE\ndestination:/queue/c\nmessage-id:1\n\n\0", at="a")
+        play.broker_goes(at="a")
+        comes_back(play, "a", b"1.0")
+        play.broker_said(b"MESSAGE\ndestination:/queue/a\nmessage-id:b\n\n\0", at="b")
+        play.broker_said(b"MESSAGE\ndestination:/queue/a\nmessage-id:1\n\n\0", at="a")
+        play.client_said(b"ACK\nmessage-id:1\n\n\0")
+        play.client_says(b"ACK\nmessage-id:b\nreceipt:k\n\n\0")
+        play.client_gets(receipt("k"))
+
+
 def test_a_cumulative_ack_in_a_transaction() -> None:
     """Each broker commits its own part, and both have to confirm."""
     play = cumulative()
