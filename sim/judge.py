@@ -482,14 +482,20 @@ def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
     """A broker removes a message only if a client acknowledged the copy that it delivered, or what the same connection
     gave behind it, or named such an id (failover.md, "What the client did when the broker died").
     """
+    fans = case.scene.kind == "fanout"
     for event in () if case.rough else case.astray:
-        link = event.who, event.session
-        gave = [each for each in case.of[What.GAVE] if (each.who, each.session) == link]
-        bodies, owner = [each.body for each in gave], case.history.owners.get(link)
+        link, owner = (event.who, event.session), case.history.owners.get((event.who, event.session))
+        # failover.md, "Fan-out": it covers what any group gave before, and this may be the copy that came again
+        links = [link, *(case.serving[owner] if owner is not None and fans else ())]
+        gave = sorted([e for e in case.of[What.GAVE] if (e.who, e.session) in links], key=case.read)
+        own = [(e.who, e.session, e.body) for e in gave]
         named = {e.headers.get(b"message-id", 0) for e in case.of[What.ACKED] if (e.who, e.session) == owner}
-        behind = gave[bodies.index(event.body) :] if event.body in bodies else []
+        twice = Counter([e.headers.get(b"message-id") for e in gave])
+        behind = gave[own.index((*link, event.body)) :] if (*link, event.body) in own else []
         acked = [
-            (e.who.encode(), e.body) in case.acked or e.headers.get(b"message-id") in named for e in behind
+            (e.who.encode(), e.body) in case.acked or e.headers.get(b"message-id") in named
+            for e in behind
+            if (e.who, e.session) == link or twice[e.headers.get(b"message-id")] > 1
         ]
         if not any(acked):
             yield f"{event.at:.3f} {event.who} removed {shown(event.body)}, which no client had acknowledged"
@@ -829,7 +835,8 @@ def causes(case: Case, stay: Stay) -> set[str]:
     what a reload changed the names of the settings.
     """
     scene, details = case.scene, [each.detail for each in case.fates]
-    harm = {each.detail for each in troubles(case)}
+    # "A frame that costs brokers their connection": full queues end connections that ask for receipts
+    harm = {each.detail for each in troubles(case)} | {"has full queues"}.intersection(details)
     paused = {each.split()[0] for each in details if each.endswith("is taken out of service")}
     all_paused = len(paused) + scene.routed >= len(scene.brokers)
     # failover.md, "What counts against a broker": who does not confirm in time what a client said that leaves is left;
@@ -843,7 +850,7 @@ def causes(case: Case, stay: Stay) -> set[str]:
         "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused or asked),
         "two losses": stay.connected is None
         and sum(e.at > stay.began and e.detail.startswith(("is killed", "is cut")) for e in case.fates) > 1,
-        "full queues": "has full queues" in details,  # ends connections that ask for receipts
+        "full queues": "has full queues" in harm,
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,
         "ACKs twice": any(product.across or product.early for product, _ in scene.brokers.values()),

@@ -451,6 +451,11 @@ class Sender:
 
     # Writing
 
+    @property
+    def waits(self) -> bool:
+        """Whether SENDs wait for the end of their batch, so that they are not kept yet."""
+        return bool(self._batch)
+
     def flush(self, now: float) -> None:
         """Write all frames that were added since the last call, in one piece."""
         self.close()
@@ -720,7 +725,8 @@ class Resender:
     @property
     def safe(self) -> bool:
         """Whether everything that must reach the broker is known to have reached it."""
-        return self.line is None and self.unconfirmed.safe
+        waits = self._sender is not None and self._sender.waits
+        return self.line is None and self.unconfirmed.safe and not waits
 
     # Receipts
 

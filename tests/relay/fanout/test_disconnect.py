@@ -3,7 +3,8 @@
 import pytest
 
 from stomprelay.session.effects import How
-from tests.relay.frames import copied, receipt, send, tell
+from tests.playbook import SAY_HELLO, Playbook, listener
+from tests.relay.frames import copied, header, receipt, send, tell
 from tests.relay.several import (
     SOON,
     THERE,
@@ -11,6 +12,7 @@ from tests.relay.several import (
     both_get,
     comes_back,
     delivers,
+    fan_out,
     fanned,
     lasting,
     routed,
@@ -175,3 +177,20 @@ def test_a_disconnect_behind_a_send_that_one_group_alone_has() -> None:
         play.broker_says(receipt("d"), at="a")
         play.client_gets(receipt("d"))
         assert play.counters["possibly_lost"] == 1
+
+
+def test_a_client_that_leaves_behind_a_send_that_one_group_alone_has() -> None:
+    """The SEND waited for the end of its batch when others of the same read went to all groups: it is counted."""
+    upstream = fan_out(quorum=1, fan_out_queues=False, confirm=True, disconnect_timeout=1.0)
+    play = Playbook(listener(upstream))
+    play.client_says(SAY_HELLO[b"1.2"])
+    for name in "ab":
+        play.broker_welcomes(product="artemis", at=name)
+    assert play.client_reads().startswith(b"CONNECTED\n")
+    play.client_says(send(b"1") + send(b"2", b"/topic/t"))
+    asked = header(play.broker_reads(at="b"), b"receipt").decode()
+    play.broker_says(receipt(asked), at="b")
+    play.broker_goes(at="a")
+    play.client_goes()
+    play.time_passes(10.0)
+    assert play.counters["possibly_lost"] == 2
