@@ -15,7 +15,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
-from sim.case import Case, Sent, Stay, arranged, shown, topic
+from sim.case import STOPS, Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from sim.plan import TIGHT
 from stomprelay.relay.model.group import Policy
@@ -179,7 +179,7 @@ def promised(case: Case, send: Sent) -> bool:
     ends = min(until, ends - case.scene.settings["disconnect_timeout"], last if plain else inf)
     ends = min([ends, *[each.at for each in final if each.command == b"ERROR"]])
     stops = [each for each in case.fates if each.who == "relay" and each.at > stay.began]
-    ends = min([ends, *[each.at for each in stops if each.detail in ("stops", "hands over")]])
+    ends = min([ends, *[each.at for each in stops if each.detail in STOPS]])
     gone = over(case, stay, max(until, last))
     killed = any(each.detail == "is killed" and came < each.at <= gone for each in stops)
     if came == inf or came > ends or killed or end.at >= min(stay.faulty, refused(case, stay)):
@@ -725,7 +725,8 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
         return
     counted = case.counters.get("possibly_lost", 0)
     # failover.md, "A frame that costs brokers their connection"
-    unsure = sum(doubtful(case, each) for each in case.sends) - case.counters.get("poison_refused", 0)
+    poison = case.counters.get("poison_refused", 0) - sum(each.number is None for each in case.sends)
+    unsure = sum(doubtful(case, each) for each in case.sends) - max(0, poison)
     if counted > unsure:
         yield f"{counted} SENDs are counted as possibly lost, and only {unsure} have no RECEIPT"
 
