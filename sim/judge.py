@@ -528,12 +528,11 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 origin = each.headers.get(b"from", b"").decode()
                 gave = [e for e in case.gave[each.body] if e.who == origin and (e.who, e.session) in links]
                 gave = [e for e in gave if case.read(e) < came]
-                same = [e for e in gave if e.headers.get(b"message-id") == each.headers.get(b"message-id")]
-                last = (same or gave)[-1:] if same or len(gave) == 1 else []
-                if b"ack" in each.headers:  # which names one copy: at the same place among those that it read
-                    names = [e.headers.get(b"ack") for e in stay.messages if _origin(e) == _origin(each)]
-                    place = names.index(each.headers[b"ack"]) if each.headers[b"ack"] in names else len(names)
-                    last = sorted(gave, key=case.read)[place : place + 1]
+                # the copies in the order in which the client read them, by the names that it read
+                name_of = b"ack" if b"ack" in each.headers else b"message-id"
+                read = [e.headers.get(name_of) for e in stay.messages if _origin(e) == _origin(each)]
+                pairs = zip(sorted(gave, key=case.read), read, strict=False)
+                last = [e for e, own in pairs if own == each.headers.get(name_of)][-1:]
                 for e in last:
                     later = [o for o in gave[gave.index(e) + 1 :] if o.session == e.session]
                     # translation.md, "ACK and NACK" (R76): a NACK of another subscription had returned this copy
