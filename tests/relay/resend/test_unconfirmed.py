@@ -1,8 +1,5 @@
 """What is not confirmed, and which receipts are owed: kept, confirmed, lost and sent again."""
 
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-
 from stomprelay.relay.resend.unconfirmed import Unconfirmed
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
@@ -85,84 +82,13 @@ def test_receipts_that_nothing_asks_for_again() -> None:
     assert not kept.received(b"ack")
 
 
-class Account(RuleBasedStateMachine):
-    """What is unconfirmed, beside the simplest account of it that there is."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept = unconfirmed(50)
-        self.model: list[tuple[bytes, bytes]] = []
-        self.owed: list[bytes] = []
-        self.number = 0
-
-    @rule(name=st.sampled_from([b"r", b"s", None]), size=st.integers(1, 20), owed=st.booleans())
-    def keeps(self, name: bytes | None, size: int, owed: bool) -> None:
-        receipt = self.kept.ask() if name is None else name
-        self.number += 1
-        wire = b"%d" % self.number * size
-        self.kept.keep(wire, receipt)
-        self.model.append((receipt, wire))
-        if owed and name is not None:
-            self.kept.owe(name)
-            self.owed.append(name)
-
-    @rule(count=st.integers(1, 4))
-    def keeps_a_run(self, count: int) -> None:
-        bodies = [b"%d" % (self.number + at) for at in range(count)]
-        self.number += count
-        if self.kept.cumulative:
-            return  # there a run is one thing
-        receipts = of_run(self.kept, *bodies)
-        self.model += zip(receipts, map(said, bodies), strict=True)
-
-    @rule(data=st.data())
-    def confirms_some(self, data: st.DataObject) -> None:
-        names = [receipt for receipt, _ in self.model] + [b"unknown"]
-        start = data.draw(st.integers(0, len(names) - 1))
-        receipts = names[start : start + data.draw(st.integers(1, 6))]
-        if self.kept.received_all(receipts):
-            assert not set(receipts) & {*self.owed, b"unknown"}
-            for receipt in receipts:
-                self._forget(receipt)
-
-    @rule(data=st.data())
-    def confirms(self, data: st.DataObject) -> None:
-        names = [receipt for receipt, _ in self.model] + [b"unknown"]
-        receipt = data.draw(st.sampled_from(names))
-        given = self.kept.received(receipt)
-        assert given is (receipt in self.owed)
-        if given:
-            self.owed.remove(receipt)
-        self._forget(receipt)
-
-    def _forget(self, receipt: bytes) -> None:
-        names = [name for name, _ in self.model]
-        if receipt in names:
-            at = names.index(receipt)
-            del self.model[0 if self.kept.cumulative else at : at + 1]
-
-    @rule(cumulative=st.booleans())
-    def goes_to_another_broker(self, cumulative: bool) -> None:
-        again = {receipt for receipt, _ in self.model}
-        self.kept.lost([])
-        for receipt in self.kept.take_given():
-            self.owed.remove(receipt)
-        assert all(self.owed.count(each) <= [r for r, _ in self.model].count(each) for each in again)
-        taken = self.kept.take()
-        assert [(each.receipt, each.wire) for each in taken] == self.model
-        self.kept.cumulative = cumulative
-        for each in taken:
-            self.kept.keep(each.wire, each.receipt)
-
-    @invariant()
-    def the_accounts_agree(self) -> None:
-        assert self.kept.sends == len(self.model)
-        assert self.kept.safe is (not self.model)
-        assert self.kept.size == sum(len(wire) for _, wire in self.model)
-        for name in (b"r", b"s"):
-            assert self.kept.owes(name) is (name in self.owed)
-
-
-def test_any_course_of_things() -> None:
-    """Kept, confirmed in any order, lost and sent again: nothing is forgotten, nothing stays."""
-    run_state_machine_as_test(Account)
+def test_a_name_that_is_used_twice() -> None:
+    """Each RECEIPT confirms the oldest frame that asked for it."""
+    kept = unconfirmed(50)
+    for wire, receipt in ((b"1", b"r"), (b"2", b"s"), (b"3", b"r")):
+        kept.keep(wire, receipt)
+    for receipt in (b"s", b"r"):
+        kept.received(receipt)
+    assert (kept.sends, kept.size) == (1, 1)
+    kept.received(b"r")
+    assert kept.safe
