@@ -5,6 +5,7 @@ each broker did, by message.
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from math import inf
 from typing import Any, Final
 
@@ -189,6 +190,12 @@ class Case:
     def read(self, event: Event) -> float:
         """Return when the relay had read the frame of an event; at once, if nobody knows."""
         return self.came.get(id(event.frame), inf) if self.came else event.at
+
+    def erred(self, stay: Stay, since: float, until: float) -> bool:
+        """Return whether a broker sent an ERROR that names no receipt on a connection for this one of a client."""
+        links = [self.history.arrived[each] for each in self.serving[stay.client, stay.number]]
+        found = [each for each in chain(stay.errors, *links) if each.command == b"ERROR"]
+        return any(since <= each.at <= until for each in found if b"receipt-id" not in each.headers)
 
     def kept(self, send: Sent) -> bool:
         """Return whether the relay keeps a SEND until it is confirmed, or asks for a receipt of a transaction."""

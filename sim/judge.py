@@ -303,8 +303,7 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
     for send in case.sends:
         # failover.md, "What `confirm` costs and needs": RabbitMQ confirms COMMIT before what is in it, and the relay
         # believes it where an ERROR that names no receipt came meanwhile
-        errors = [each.at for each in send.stay.errors if b"receipt-id" not in each.headers]
-        unsure = any(send.event.at <= each <= (send.confirmed or 0.0) for each in errors)
+        unsure = case.erred(send.stay, send.event.at, send.confirmed or 0.0)
         early = send.transaction is not None and (unsure or not sure)
         # the same page: the relay keeps a SEND until it is safe
         stay, took = send.stay, case.took.get(send.body, [])
@@ -518,6 +517,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             end = ack if name is None else stay.over.get(name)
             came, receipt = case.read(ack), end and stay.receipts.get(end.headers.get(b"receipt", b""))
             void = end is None or end.command == b"ABORT" or stay.errors
+            # failover.md, "What `confirm` costs and needs": COMMIT succeeds without what RabbitMQ answers with an ERROR
+            void = void or (name is not None and receipt and case.erred(stay, ack.at, receipt.at))
             until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(SOON)
             until = until if receipt is None else receipt.at
             links = case.serving[stay.client, stay.number]
