@@ -5,7 +5,6 @@ each broker did, by message.
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from math import inf
 from typing import Any, Final
 
@@ -193,8 +192,9 @@ class Case:
 
     def erred(self, stay: Stay, since: float, until: float) -> bool:
         """Return whether a broker sent an ERROR that names no receipt on a connection for this one of a client."""
-        links = [self.history.arrived[each] for each in self.serving[stay.client, stay.number]]
-        found = [each for each in chain(stay.errors, *links) if each.command == b"ERROR"]
+        links = self.serving[stay.client, stay.number]
+        found: list[Event | Arrival] = [each for link in links for each in self.history.arrived[link]]
+        found = [each for each in (*stay.errors, *found) if each.command == b"ERROR"]
         return any(since <= each.at <= until for each in found if b"receipt-id" not in each.headers)
 
     def kept(self, send: Sent) -> bool:

@@ -516,9 +516,9 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             name = ack.headers.get(b"transaction")
             end = ack if name is None else stay.over.get(name)
             came, receipt = case.read(ack), end and stay.receipts.get(end.headers.get(b"receipt", b""))
-            void = end is None or end.command == b"ABORT" or stay.errors
+            void = end is None or end.command == b"ABORT" or bool(stay.errors)
             # failover.md, "What `confirm` costs and needs": COMMIT succeeds without what RabbitMQ answers with an ERROR
-            void = void or (name is not None and receipt and case.erred(stay, ack.at, receipt.at))
+            void = void or (name is not None and receipt is not None and case.erred(stay, ack.at, receipt.at))
             until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(SOON)
             until = until if receipt is None else receipt.at
             links = case.serving[stay.client, stay.number]
