@@ -314,6 +314,11 @@ class Sender:
     _sends: int = 0
     _last: tuple[Frame | Run, bytes | None, bytes] | None = None
 
+    @property
+    def collects(self) -> bool:
+        """Whether there are SENDs to keep whose common receipt is not asked for yet."""
+        return bool(self._batch)
+
     # Frames
 
     def send(self, frame: Frame, extra: bytes = b"") -> None:
@@ -717,7 +722,8 @@ class Resender:
     @property
     def safe(self) -> bool:
         """Whether everything that must reach the broker is known to have reached it."""
-        return self.line is None and self.unconfirmed.safe
+        collects = self._sender is not None and self._sender.collects
+        return self.line is None and self.unconfirmed.safe and not collects
 
     # Receipts
 
