@@ -163,7 +163,7 @@ def promised(case: Case, send: Sent) -> bool:
     key, came = (stay.client, stay.number), case.read(end)
     # failover.md, "What the client did when the broker died": COMMIT may get an ERROR, which who has left does not read
     doubt = stay.errors or (not stay.orderly and troubles(case))
-    # limits.md, "What is kept": what waits for its rate counts, and one too large makes one before it the frame at fault
+    # limits.md, "What is kept": what waits for its rate counts, so one that is too large lets a frame before it fail
     tight = case.scene.tight and case.least["frames"]
     large = tight and any(len(each.body) > TIGHT["limits"].body for each in stay.sends)
     # failover.md, "A frame that costs brokers their connection"

@@ -3,6 +3,7 @@
 import pytest
 
 from stomprelay.session.effects import How
+from tests.playbook import SAY_HELLO, Playbook, listener
 from tests.relay.frames import copied, receipt, send, tell
 from tests.relay.several import (
     SOON,
@@ -11,6 +12,7 @@ from tests.relay.several import (
     both_get,
     comes_back,
     delivers,
+    fan_out,
     fanned,
     lasting,
     routed,
@@ -175,3 +177,20 @@ def test_a_disconnect_behind_a_send_that_one_group_alone_has() -> None:
         play.broker_says(receipt("d"), at="a")
         play.client_gets(receipt("d"))
         assert play.counters["possibly_lost"] == 1
+
+
+def test_a_send_that_one_group_alone_has_before_one_that_all_have() -> None:
+    """The RECEIPT of another group for the second says nothing about the first, though both came together."""
+    play = Playbook(listener(fan_out(quorum=1, fan_out_queues=False, confirm=True)))
+    play.client_says(SAY_HELLO[b"1.2"])
+    for at in "ab":
+        play.broker_welcomes(at=at, product="artemis")
+    play.client_reads()
+    play.client_says(send(b"1") + send(b"2", b"/topic/t"))
+    assert play.broker_reads(at="a").count(b"\0") == 2
+    asked = play.broker_reads(at="b").partition(b"receipt:")[2].partition(b"\n")[0]
+    play.broker_says(receipt(asked.decode()), at="b")
+    play.broker_goes(at="a")
+    play.client_goes()
+    comes_back(play, "a")
+    assert play.broker_reads(at="a").count(b"SEND\n") == 2
