@@ -163,29 +163,29 @@ def promised(case: Case, send: Sent) -> bool:
     key, came = (stay.client, stay.number), case.read(end)
     # failover.md, "What the client did when the broker died": COMMIT may get an ERROR, which who has left does not read
     doubt = stay.errors or (not stay.orderly and troubles(case))
-    # the same page, "A frame that costs brokers their connection"
-    if stay.connected is None or (send.transaction and doubt) or b"priority" in send.event.headers:
+    # limits.md, "What is kept": what waits for its rate counts, so one that is too large lets a frame before it fail
+    tight = case.scene.tight and case.least["frames"]
+    large = tight and any(len(each.body) > TIGHT["limits"].body for each in stay.sends)
+    # failover.md, "A frame that costs brokers their connection"
+    poison = b"priority" in send.event.headers
+    if stay.connected is None or (send.transaction and doubt) or large or poison:
         return False
     links = [each for each in case.serving[key] if each in case.versions]
-    last, until = max([case.until[each] for each in links], default=inf), case.until[key]
-    plain, ends = case.scene.kind == "plain", inf
-    if stay.errors and not stay.unknown:  # it was on its way for a time
-        ends = min(until, stay.errors[-1].at - case.scene.weather[2])
-    if stay.odd and not (stay.orderly or stay.errors):
-        ends = last
-    # the relay reads no more: at the end, at an ERROR, when it stops; a plain address: when its broker is lost
-    # a client that reads nothing for a time gets the ERROR of its broker later
-    final = [each for link in case.serving[key][-1:] for each in case.history.arrived[link][-2:-1]]
-    ends = min(until, ends - case.scene.settings["disconnect_timeout"], last if plain else inf)
-    ends = min([ends, *[each.at for each in final if each.command == b"ERROR"]])
+    plain, until = case.scene.kind == "plain", case.until[key]
+    # the relay reads no more: when it ends the session, or stops
+    ends = ending = case.history.ending.get(key, inf)
+    if stay.errors and not case.seen:  # it was on its way for a time
+        ends = stay.errors[-1].at - case.scene.weather[2] - case.scene.settings["disconnect_timeout"]
     stops = [each for each in case.fates if each.who == "relay" and each.at > stay.began]
     ends = min([ends, *[each.at for each in stops if each.detail in STOPS]])
-    gone = over(case, stay, max(until, last))
+    gone = over(case, stay, max([until, *[case.until[each] for each in links]]))
     killed = any(each.detail == "is killed" and came < each.at <= gone for each in stops)
-    if came == inf or came > ends or killed or end.at >= min(stay.faulty, refused(case, stay)):
+    if came > until or came >= ends or killed or end.at >= min(stay.faulty, refused(case, stay)):
         return False
     # the same page, "What the client did when the broker died": of SENDs that are not kept
-    left = any(case.until[each] >= until for each in links)
+    # the client left first, and then the connection to a broker ended
+    ended = [each.at for link in links for each in case.history.arrived[link] if each.frame is None]
+    left = until <= ending and (len(ended) < len(links) or any(at >= until for at in ended))
     proof = [each for link in links for each in case.receipts[link] if each.behind and each.at > came]
     return (case.kept(send) and not plain) or not (left or (proof and plain and send.receipt is None))
 

@@ -3,7 +3,7 @@
 import gc
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, partialmethod
 from itertools import chain
@@ -36,6 +36,7 @@ from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.network import sockets
 from stomprelay.service.network.endpoints import BrokerEndpoint
 from stomprelay.service.relay import RelayService
+from stomprelay.session.effects import Effect
 from stomprelay.session.leg import Leg
 
 SLACK: Final = 2 * 64 * 1024
@@ -68,6 +69,7 @@ def simulated() -> Iterator[None]:
         patch.object(web, "send", protocol.send_in_python),
         patch.object(Identification, "ask", _identify),
         patch.object(RelayDriver, "connect", _connect),
+        patch.object(Driver, "perform", partialmethod(_perform, Driver.perform)),
         patch.object(relay_driver, "PIPE", Pipe),
         patch.object(clients, "PIPE", Pipe),
     ):
@@ -76,13 +78,26 @@ def simulated() -> Iterator[None]:
     gc.unfreeze()
 
 
-def _connect(driver: RelayDriver, leg: Leg, endpoint: BrokerEndpoint) -> None:
-    """Stand for `RelayDriver.connect`: let the network know for which client the relay connects."""
+def _client(driver: RelayDriver) -> tuple[str, int] | None:
+    """Return which connection of a client a session is for, if that is known."""
     net, client = SOCKETS.net, driver.address
     found = net.clients.get((getattr(client, "host", ""), getattr(client, "port", 0)))
-    net.asking = net.clients.setdefault(driver.name, found)  # its client may go before it
+    key: tuple[str, int] | None = net.clients.setdefault(driver.name, found)  # its client may go before it
+    return key
+
+
+def _connect(driver: RelayDriver, leg: Leg, endpoint: BrokerEndpoint) -> None:
+    """Stand for `RelayDriver.connect`: let the network know for which client the relay connects."""
+    SOCKETS.net.asking = _client(driver)
     Driver.connect(driver, leg, endpoint)
-    net.asking = None
+    SOCKETS.net.asking = None
+
+
+def _perform(driver: Driver, perform: Callable[..., None], effects: Sequence[Effect]) -> None:
+    """Stand for `Driver.perform`: let the network know when the relay begins to end a session."""
+    if isinstance(driver, RelayDriver) and (driver.relay.ending or driver.relay.client.closed):
+        SOCKETS.net.ending.setdefault(_client(driver), SOCKETS.net.clock.now)
+    perform(driver, effects)
 
 
 def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> None:
@@ -168,6 +183,7 @@ class World:
         self.history = History(scene=scene, rough=rough)
         self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*scene.weather))
         self.net.size = settings["size"]
+        self.net.ending = self.history.ending
         self.disk = Disk(self.clock) if settings["journal"] else None
         self.brokers: dict[str, Broker] = {}
         kind: Any = partial(RoughBroker, scene.mood) if scene.mood else Broker

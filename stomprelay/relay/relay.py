@@ -737,7 +737,7 @@ class ClientConnection:
         elif not first and not client.gone:
             try:
                 if self.turns.readable:
-                    self.session.kept.check()
+                    self.shutdown.check_kept()
             except StompError as error:
                 failure = error
             self._carried(client, flow.disconnect, failure, now)
@@ -774,7 +774,7 @@ class ClientConnection:
                 client.decoder.feed(data)
             flow.to_broker(now, most)
             if flow.survives:
-                self.session.kept.check()
+                self.shutdown.check_kept()
         except StompError as error:
             failure = error
         opened = None if flow.coupled else flow.opened()

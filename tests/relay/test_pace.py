@@ -12,6 +12,8 @@ from stomprelay.relay.model.rules import Identity
 from stomprelay.session.leg import Terms
 from tests.playbook import SAY_HELLO, Cut, Playbook, listener, upstream
 from tests.relay.failing import client_waits, found, movable, moves
+from tests.relay.frames import receipt, send, tell
+from tests.relay.several import fan_out
 
 SEND = b"SEND\ndestination:/queue/a\n\n%d\0"
 
@@ -78,6 +80,41 @@ def test_a_client_that_falls_silent_while_it_waits() -> None:
         play.broker_gets(sends(5, 3))
         play.time_passes(0.5)
         play.client_gets_error(b"heart-beat missed")
+
+
+def test_what_waits_when_a_quorum_cannot_be_reached() -> None:
+    """It is counted, and the ERROR says that it may be lost."""
+    limiter = Limiter(RateLimits(Rates(frames=10, burst=0.2)))
+    play = Playbook(listener(fan_out(quorum=2)), limiter=limiter)
+    play.client_says(SAY_HELLO[b"1.2"])
+    for at in "ab":
+        play.broker_welcomes(at=at)
+    play.client_reads()
+    play.client_says(send(b"0", receipt="r") + sends(1, 4))
+    for at in "ab":
+        assert play.broker_reads(at=at).count(b"\0") == 2
+        play.broker_says(receipt("r") if at == "b" else tell(b"ERROR", **{"receipt-id": "r"}), at=at)
+    play.time_passes(5)
+    play.time_passes(5)
+    assert b"what has no receipt may be lost" in play.client_reads()
+    assert play.counters["possibly_lost"] >= 3
+
+
+def test_a_commit_that_waits_while_its_client_leaves() -> None:
+    """The SENDs of its transaction are counted when there is no more time."""
+    limiter = Limiter(RateLimits(Rates(frames=1, burst=3)))
+    play = Playbook(listener(movable(disconnect_timeout=0.5)), limiter=limiter)
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_welcomes()
+    play.client_says(
+        tell(b"BEGIN", transaction="t") + send(b"1", transaction="t") + send(b"2", transaction="t")
+    )
+    assert play.broker_reads().count(b"\0") == 3
+    play.client_says(send(b"3", transaction="t") + tell(b"COMMIT", transaction="t"))
+    play.client_goes()
+    play.time_passes(0.5)
+    play.time_passes(0.5)
+    assert play.counters["possibly_lost"] == 3
 
 
 def test_a_client_that_waits_when_its_broker_is_lost() -> None:

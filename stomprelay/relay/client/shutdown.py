@@ -26,8 +26,8 @@ from stomprelay.session.leg import BEAT, Leg, LegState
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain, not_stomp
 from stomprelay.session.session import Session
-from stomprelay.wire.errors import Refused, StompError
-from stomprelay.wire.names import SEND
+from stomprelay.wire.errors import LimitError, Refused, StompError
+from stomprelay.wire.names import COMMIT, SEND, TRANSACTION
 
 ECHO: Final = 0.5
 """Seconds to wait for the reset with which a system answers bytes for a client that is gone."""
@@ -265,12 +265,15 @@ class Shutdown:
             if link.state.leg is leg and (self.ending or not isinstance(error, Refused)):
                 self.lose([link])
                 link.end()
+        stays = rest or end is End.CLIENT or client.state is not LegState.CONNECTED
+        if not stays and (leg is not client or self.ending):
+            self.lose(())  # the client is not told that it waits behind a frame at fault
         if leg is not client and not isinstance(error, Refused):
             error = not_stomp(error)
         if rest and self.ending:
             self.lost += 1  # the client is not told of this frame
         self._begin(_because(error, end or (End.RELAY if leg is client else End.BROKER)), now)
-        if rest or end is End.CLIENT or client.state is not LegState.CONNECTED:
+        if stays or client.state is not LegState.CONNECTED:
             return
         self._buffer.clear()
         if client.gone:
@@ -280,6 +283,14 @@ class Shutdown:
             flow.finish(now)
         except StompError as another:
             self._outbox.put(unheard(another))
+
+    def check_kept(self) -> None:
+        """Raise `LimitError` if too much is kept of the session. Then what still waits is counted."""
+        try:
+            self._session.kept.check()
+        except LimitError:
+            self.lose(())
+            raise
 
     def _noted(self, why: Reason) -> Note:
         return failed(self._client.side.value, StompError(why.message, why.detail))
@@ -433,7 +444,7 @@ class Shutdown:
         self.conclude()
 
     def _unsent(self) -> int:
-        """Return how many SENDs of the client were received, but not carried, because there was no broker."""
+        """Return how many SENDs of the client were received, but not carried; or were, and their COMMIT was not."""
         client, count = self._client, 0
         if client.state is LegState.CONNECTING and client.gone:
             client.enter(LegState.CONNECTED)
@@ -443,6 +454,10 @@ class Shutdown:
             while True:
                 for frame in client.decoder.frames():
                     count += frame.command is SEND
+                    if frame.command is COMMIT:
+                        name = frame.header(TRANSACTION, client.dialect) or b""
+                        opened = [link.session.transactions.get(name) for link in self._flow.links]
+                        count += max([0, *[len(each.frames) - 1 for each in opened if each]])
                 if not self._buffer.cost:
                     break
                 client.decoder.feed(self._buffer.take())

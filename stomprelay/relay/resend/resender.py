@@ -314,6 +314,11 @@ class Sender:
     _sends: int = 0
     _last: tuple[Frame | Run, bytes | None, bytes] | None = None
 
+    @property
+    def collects(self) -> bool:
+        """Whether there are SENDs to keep whose common receipt is not asked for yet."""
+        return bool(self._batch)
+
     # Frames
 
     def send(self, frame: Frame, extra: bytes = b"") -> None:
@@ -450,11 +455,6 @@ class Sender:
         self._joiner.write(self.bridge.compose(command, headers, self.session))
 
     # Writing
-
-    @property
-    def waits(self) -> bool:
-        """Whether SENDs wait for the end of their batch, so that they are not kept yet."""
-        return bool(self._batch)
 
     def flush(self, now: float) -> None:
         """Write all frames that were added since the last call, in one piece."""
@@ -725,8 +725,8 @@ class Resender:
     @property
     def safe(self) -> bool:
         """Whether everything that must reach the broker is known to have reached it."""
-        waits = self._sender is not None and self._sender.waits
-        return self.line is None and self.unconfirmed.safe and not waits
+        collects = self._sender is not None and self._sender.collects
+        return self.line is None and self.unconfirmed.safe and not collects
 
     # Receipts
 
