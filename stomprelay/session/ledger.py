@@ -190,7 +190,7 @@ class Ledger:
     forgot: bool = False
     dropped: bool = False
     recent: Recent = field(init=False)
-    _bereft: bool = False
+    _again: bool = False
     _size: int = 0
     _connection: BrokerConnection = field(default_factory=BrokerConnection)
     _accounts: dict[Subscription, UnsettledDeliveries] = field(default_factory=dict)
@@ -242,7 +242,7 @@ class Ledger:
     @property
     def unsure(self) -> bool:
         """Whether an ACK with an unknown name may be for a forgotten delivery, or for one that another ACK settled."""
-        return self.forgot or self._bereft
+        return self.forgot or self._again
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
         """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if each must go to `noted`."""
@@ -274,12 +274,13 @@ class Ledger:
             self._list_recent()
             return False
         # An ACK that is settled here and then looked at would not pass if the ledger is `unsure`.
-        if (self._by_order or self._bereft) and self.recent.values(names) is None:
+        if (self._by_order or self._again) and self.recent.values(names) is None:
             return False
         found, covered = self.recent.settle(names)
         for subscription in covered:
             account = self._accounts.get(subscription)
             if account is not None and account.pending:
+                self._again = self._again or account.lost > 0
                 self._take(account, account.take_all())
         return found
 
@@ -346,6 +347,7 @@ class Ledger:
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:
                 old.move(self._replaced.setdefault(account.subscription, Individual(account.subscription)))
+                self._again = True
 
     def ended(self, subscription: Subscription) -> None:
         """Record that a subscription was closed. Its deliveries are forgotten when room is needed."""
@@ -407,8 +409,6 @@ class Ledger:
         """Record that the broker is lost. Its deliveries are lost, too, and no broker gets their ACKs."""
         self._list_recent()
         self._connection.lost = True
-        # An ACK of a name that two brokers gave may settle, or cover, what the client acknowledges later.
-        self._bereft = self._bereft or bool(self._by_order)
         self._connection = BrokerConnection()
         self.forgot = self.forgot or self.dropped
         self.dropped = False
@@ -458,18 +458,23 @@ class Ledger:
         account = self._accounts.get(subscription)
         return account.latest(order) if isinstance(account, Cumulative) else None
 
-    def settled(self, delivery: Delivery, transaction: bytes | None = None) -> bool:
+    def settled(self, delivery: Delivery, transaction: bytes | None = None, *, other: bool = False) -> bool:
         """Settle a delivery and all others that its ACK covers. With a `transaction`, `aborted` makes them unsettled
-        again. Return False if one of them belongs to a lost broker.
+        again. `other`: the ACK names another broker's. Return False if one of them belongs to a lost broker.
         """
         account = delivery.unsettled
-        return self._take(account, account.take(delivery.position), transaction)
+        whole = self._take(account, account.take(delivery.position), transaction)
+        # The client may have meant a lost delivery of this name: it then acknowledges later what is covered now.
+        namesake = self._named.first(delivery.message_id, None) if self._lost else None
+        self._again = self._again or other or (namesake is not None and namesake.lost)
+        return whole
 
     def _take(
         self, account: UnsettledDeliveries, taken: TakenPositions, transaction: bytes | None = None
     ) -> bool:
         """Settle the deliveries at these positions. Return False if one of them belongs to a lost broker."""
         lost = account.lost_among(taken)
+        self._again = self._again or 0 < lost < len(taken)
         self._count(account, taken, lost, -1)
         if transaction is None:
             self._release(account, taken)

@@ -161,7 +161,7 @@ class Member:
         if delivery is None:
             return False
         if delivery.lost:
-            self.session.ledger.settled(delivery)
+            self.session.ledger.settled(delivery, other=True)
             return False
         self.compose(ack.command, self._named(delivery, ack.transaction))
         return True
