@@ -5,7 +5,6 @@ import re
 import pytest
 
 from stomprelay.relay.model.group import Checks
-from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.effects import Event, How
 from stomprelay.session.leg import Terms
 from tests.playbook import (
@@ -600,18 +599,6 @@ def test_a_stopped_broker_that_answers_a_send(confirm: bool, cut: Cut) -> None:
         play.both_stay()
         assert play.counters["errors_passed"] == 0
         assert play.counters["brokers_lost"] == play.counters["failovers"] == 1
-
-
-def test_a_frame_of_a_transaction_that_has_its_receipt_and_cannot_be_sent_again() -> None:
-    """The client's ERROR does not name the receipt."""
-    with started(b"1.2", b"1.1", front={"loss": LossPolicy.REJECT}) as play:
-        play.client_says(b"BEGIN\ntransaction:t\n\n\0")
-        play.client_said(b"SEND\ndestination:/queue/a\nfoo:a\\nb\ntransaction:t\nreceipt:r\n\n\0")
-        play.broker_tells_client(b"RECEIPT\nreceipt-id:r\n\n\0")
-        moves(play, b"1.0")
-        play.time_passes(20)
-        play.client_gets_error(b"a header cannot be said in the other version")
-        play.broker_reads()
 
 
 def test_connected_is_sent_once() -> None:

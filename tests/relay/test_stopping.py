@@ -60,20 +60,6 @@ def test_what_no_broker_took_is_counted(asks: bytes) -> None:
         assert play.noted(Event.DISCONNECTED) == "the relay stops; 50 SENDs may be lost"
 
 
-def test_a_client_that_is_leaving() -> None:
-    """Its DISCONNECT is confirmed as ever, and no ERROR follows."""
-    with started(confirm=True) as play:
-        play.client_said(SEND % b"1" + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.relay_begins_to_stop()
-        play.broker_says(RECEIPT % b"relay-session-receipt-1")
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_tells_client(RECEIPT % b"bye")
-        play.relay_stops()
-        play.client_is_closed()
-        assert over(play)
-        assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
-
-
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_a_broker_that_gives_more_than_is_acknowledged(before: bool) -> None:
     """It is read from all the same when the relay stops: the receipts that the client awaits stand behind that."""

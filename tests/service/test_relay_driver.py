@@ -1,21 +1,14 @@
 """One relay and its two connections, on a reactor in memory."""
 
-import gc
-
 import pytest
-from twisted.internet.error import ConnectionRefusedError
 
 from stomprelay.service.connection.protocol import LegProtocol
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
-    MESSAGE,
     SEND,
     FakeTransport,
     RelayHarness,
-    failover,
-    listener,
-    movable,
 )
 
 
@@ -53,52 +46,6 @@ def test_bad_input_before_connect(early: bytes) -> None:
     assert client.written().startswith(b"ERROR\n")
     assert client.ends == ["half"]
     assert harness.reactor.tcpClients == []
-
-
-def test_sessions_leave_no_objects() -> None:
-    """After a thousand sessions, ended in various ways, there are as many objects as before."""
-    harness = RelayHarness()
-
-    def one(number: int) -> None:
-        client, broker = harness.session()
-        client.sends(SEND)
-        broker.sends(MESSAGE)
-        if number % 4 == 1:
-            broker.disconnects()
-        if number % 4 == 2:
-            client.sends(b"GARBAGE\n\n\0")
-        if number % 4 == 3:
-            client.sends(b"DISCONNECT\nreceipt:1\n\n\0")
-            broker.sends(b"RECEIPT\nreceipt-id:1\n\n\0")
-        client.disconnects()
-        if number % 4 != 1:
-            broker.disconnects()
-
-    def ours() -> int:
-        gc.collect()
-        return sum(str(type(each).__module__).startswith("stomprelay.") for each in gc.get_objects())
-
-    one(0)
-    before = ours()
-    for number in range(1000):
-        one(number)
-    harness.reactor.pump([1.0] * 12)  # what the log says of the broker
-    harness.reactor.connectors.clear()
-    assert ours() - before < 10
-    assert not any(type(each) is LegProtocol for each in gc.get_objects())
-
-
-def test_a_session_that_is_over_without_connections() -> None:
-    """Its client left, and no broker is there for what it sent: once that has had its time, nothing is kept of it."""
-    harness = RelayHarness(listener(upstream=movable(failover(1), disconnect_timeout=5.0)))
-    client, broker = harness.session()
-    broker.disconnects()
-    client.sends(SEND)
-    client.disconnects()
-    harness.refuse(ConnectionRefusedError())
-    assert len(harness.service.state.sessions) == 1
-    harness.reactor.advance(5)
-    assert len(harness.service.state.sessions) == 0
 
 
 def test_secrets_stay_out_of_the_log(log: list[str]) -> None:
