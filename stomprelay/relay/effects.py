@@ -6,7 +6,7 @@ still delivered. `possibly_lost`: a number of SENDs. A loss has a `broker` only 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -299,10 +299,10 @@ def ended(end: End, text: str, *, quiet: bool = True) -> Note:
     return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
 
 
-def stopped(text: str, lost: int, end: End = End.RELAY) -> Note:
-    """Return the note that the session ended, as `text` says. `lost`: SENDs that may be lost. `end`: who ended it."""
-    loss = f"; {lost} SEND{'s'[: lost != 1]} may be lost" if lost else ""
-    return ended(end, f"{text}{loss}")
+def with_loss(note: Note, lost: int) -> Note:
+    """Return the note that the session is over with the number of SENDs that may be lost, if there are any."""
+    text = f"{note.text}; {lost} SEND{'s'[: lost != 1]} may be lost"
+    return replace(note, text=text, facts={**note.facts, "possibly_lost": lost}) if lost else note
 
 
 def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:

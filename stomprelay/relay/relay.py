@@ -6,7 +6,7 @@ raises an exception, the relay ends the session (`Relay.failed`). Only whole fra
 """
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 from typing import Any, ClassVar, Final
 
@@ -29,13 +29,14 @@ from stomprelay.relay.effects import (
     Reason,
     Report,
     Took,
+    ended,
     failed,
     fault,
     found,
     give_receipts,
     not_renewed,
-    stopped,
     unheard,
+    with_loss,
 )
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
 from stomprelay.relay.link.link import (
@@ -341,7 +342,8 @@ class Relay:
             if not client.gone:
                 self.counters["errors_sent"] += 1
                 outbox.put(Send(client, complain(bug, dialect)))
-            outbox.put(failed(End.RELAY.value, bug), replace(stopped("the relay failed", lost), quiet=False))
+            end_note = ended(End.RELAY, "the relay failed", quiet=False)
+            outbox.put(failed(End.RELAY.value, bug), with_loss(end_note, lost))
         for leg in outbox.legs:
             if not leg.closed:
                 leg.enter(LegState.CLOSED)
@@ -694,8 +696,8 @@ class ClientConnection:
                     self.session.counters["errors_passed"] += 1
                     if not self._client.gone and not self._client.closed:
                         self._outbox.put(Send(self._client, told))
-                    lost = self.shutdown.lose(self.flow.links)
-                    end = stopped("a broker answered CONNECT with ERROR", lost, End.BROKER)
+                    self.shutdown.lose(self.flow.links)
+                    end = ended(End.BROKER, "a broker answered CONNECT with ERROR")
                     self.shutdown.close(How.LINGER, end)
                     return
         self._sought([link], now)

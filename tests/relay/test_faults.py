@@ -187,7 +187,7 @@ def test_a_fault_ends_in_an_error_and_is_reported(monkeypatch: pytest.MonkeyPatc
     play._do(effects)
     play.client_gets_error(b"the relay failed")
     assert play.facts(Event.ERROR) == [{"side": "relay", "message": "the relay failed"}]
-    assert play.facts(Event.DISCONNECTED) == [{"end": "relay"}]
+    assert play.facts(Event.DISCONNECTED) == [{"end": "relay", "possibly_lost": 1}]
     assert play.counters["faults"] == 1
     _nothing_is_left(play)
 

@@ -14,10 +14,10 @@ from stomprelay.relay.effects import (
     ended,
     ended_with,
     failed,
-    stopped,
     unconfirmed,
     unheard,
     vanished,
+    with_loss,
 )
 from stomprelay.relay.link.link import DISCONNECTING, LOST, Connected, DisconnectState, Link, broker_lost
 from stomprelay.relay.model.listener import Listener
@@ -324,7 +324,7 @@ class Shutdown:
             error = StompError(why.message, detail, quoted=why.quoted, receipt=why.receipt)
             self._session.counters["errors_sent"] += 1
             self._outbox.put(Send(client, complain(error, self._session.dialect)))
-        self.close(How.FLUSH if client.gone else How.LINGER, stopped(why.text, self.lost, why.end))
+        self.close(How.FLUSH if client.gone else How.LINGER, ended(why.end, why.text))
 
     # The relay stops
 
@@ -418,9 +418,7 @@ class Shutdown:
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone, within = self._client.gone, now < self._last
         if flow.disconnect is DisconnectState.WAITING and flow.ready and flow.flowing and not gone and within:
-            before = counters["possibly_lost"]
             flow.send_disconnect(now)
-            self.lost += counters["possibly_lost"] - before
             self.disconnecting(now)
             return
         if flow.settled and not self.ending:
@@ -467,19 +465,19 @@ class Shutdown:
 
     def close(self, how: How, note: Note) -> None:
         """Close all legs, the client's with `how`. Brokers get a DISCONNECT if they were sent none, because Artemis
-        may otherwise keep a message until its restart. `note` reports the end of the session; only the first call uses
-        it.
+        may otherwise keep a message until its restart. Count what single groups lack. `note` reports the end of the
+        session; only the first call uses it.
         """
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()
         if not self._client.closed:
+            if not self._flow.coupled:
+                self.lose(self._flow.lacking)
             if self._answering and not self.ending and note.facts.get("end") == End.CLIENT.value:
                 self._session.counters["clients_vanished"] += 1
                 note = vanished("client left, and has its answers")
-            if self.lost:
-                note = replace(note, facts={**note.facts, "possibly_lost": self.lost})
             self._client.enter(LegState.CLOSED)
-            self._outbox.put(note, Close(self._client, how))
+            self._outbox.put(with_loss(note, self.lost), Close(self._client, how))
         for link in self._flow.links:
             if type(link.state) is Connected:
                 leg = link.state.leg

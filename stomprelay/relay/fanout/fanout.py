@@ -337,6 +337,11 @@ class Fanout:
         there = [each for _, each in self._places.values() if each.up or each.link.leaving]
         return [each.link for each in there if not each.safe or self._awaits(each)]
 
+    @property
+    def lacking(self) -> list[Link]:
+        """The links of the groups that have not confirmed everything, even if a quorum has it."""
+        return [link for link, (_, member) in self._places.items() if not member.safe]
+
     def write_off(self, link: Link) -> int:
         """Give a group up, and expect no more answers from it. Return the number of SENDs that the group did not
         confirm, including SENDs that it was not sent.
@@ -362,7 +367,7 @@ class Fanout:
         self._ends = True
 
     def send_disconnect(self, now: float) -> None:
-        """Send the waiting DISCONNECT to all brokers that are `served`. Count the SENDs that the other groups miss.
+        """Send the waiting DISCONNECT to all brokers that are `served`. The other groups stay `lacking`.
         Raises `StompError` if the served brokers lack SENDs that only the others were given, or refused them.
         """
         for target in self._router.targets:
@@ -380,8 +385,7 @@ class Fanout:
             there = [member for member in target.live if member.served]
             for member in target.live:
                 if member not in there:
-                    self._session.counters["possibly_lost"] += member.write_off()
-                    member.link.end()  # nothing is left for it
+                    member.link.end()
             for member in there:
                 self._disconnect_from(member, now)
             if self._asked is not None and there:

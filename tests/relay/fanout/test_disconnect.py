@@ -2,9 +2,9 @@
 
 import pytest
 
-from stomprelay.session.effects import How
+from stomprelay.session.effects import Event, How
 from tests.playbook import SAY_HELLO, Playbook, listener
-from tests.relay.frames import copied, receipt, send, tell
+from tests.relay.frames import copied, header, receipt, send, tell
 from tests.relay.several import (
     SOON,
     THERE,
@@ -194,3 +194,32 @@ def test_a_send_that_one_group_alone_has_before_one_that_all_have() -> None:
     play.client_goes()
     comes_back(play, "a")
     assert play.broker_reads(at="a").count(b"SEND\n") == 2
+
+
+@pytest.mark.parametrize(
+    "says", [b"", DISCONNECT, b"NONSENSE\n\n\0", None], ids=["leaves", "asks", "errs", "stop"]
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_what_a_group_lacks_at_the_end(says: bytes | None, late: bool) -> None:
+    """The quorum has it: the client is told nothing, and it is counted once, however the session ends."""
+    play = fanned(confirm=True)
+    play.client_says(send(b"1"))
+    play.broker_goes(at="a")
+    asked = header(play.broker_reads(at="b"), b"receipt").decode()
+    if not late:
+        play.broker_says(receipt(asked), at="b")
+    if says is None:
+        play.relay_begins_to_stop()
+    elif says:
+        play.client_says(says)
+    else:
+        play.client_goes()
+    if late:
+        play.broker_says(receipt(asked), at="b")
+    if says == DISCONNECT:
+        play.broker_tells_client(receipt("end"), at="b")
+        play.client_goes()
+    assert b"may be lost" not in play.client_reads()
+    assert play.counters["possibly_lost"] == 1
+    ends = play.facts(Event.DISCONNECTED) + play.facts(Event.VANISHED)
+    assert [each.get("possibly_lost") for each in ends if "delivering" not in each] == [1]
