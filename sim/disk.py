@@ -34,6 +34,7 @@ class Disk:
         self.failed = False
         self._folder = TemporaryDirectory(prefix="sim-", dir=MEMORY if Path(MEMORY).is_dir() else None)
         self.reactor: Reactor | None = None
+        self.threads: list[_Thread] = []
 
     def settings(self) -> JournalSettings:
         """Return how a relay writes its journal here."""
@@ -75,17 +76,24 @@ class _Thread:
         self._reactor = OS.disk.reactor
 
     def start(self) -> None:
+        for each in self._disk.threads:
+            each.leave()
+        self._disk.threads.append(self)
         self._writer.begin()
         self._again()
+
+    def leave(self) -> None:
+        """The system closes the file, and so ends its lock, if the process was killed."""
+        if not self._reactor.alive and self._writer._segments._file >= 0:
+            os.close(self._writer._segments._file)
+            self._writer._segments._forget()
 
     def _again(self) -> None:
         self._disk.clock.after(self._writer._settings.flush_interval, self._turn)
 
     def _turn(self) -> None:
         if not self._reactor.alive:
-            file = self._writer._segments._file
-            if file >= 0:
-                os.close(file)
+            self.leave()
         elif self._writer._stopping.is_set():
             self._writer.end()
             self._writer._ended()

@@ -90,8 +90,10 @@ def steady(case: Case) -> bool:
     single = scene.kind == "failover" and not scene.routed and "brokers" not in least
     # failover.md, "Together": no other broker is asked as long as others are served by the one that closes
     bound = case.goes and scene.settings["policy"] is Policy.TOGETHER
-    # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
-    short = slowest(case) or least["disconnect_timeout"] < SOON or case.counters.get("connects_prevented")
+    # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker, which a slow
+    # network may need
+    short = slowest(case) or case.lag >= 0.1 or least["disconnect_timeout"] < SOON
+    short = short or case.counters.get("connects_prevented")
     rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
     begins = min([each.began for each in case.stays.values()], default=inf)
     well = any(since <= begins and until == inf for since, until in spells(case))
@@ -802,9 +804,9 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         if (case.scene.kind == "plain" and troubles(case)) or without_relay(case, stay):
             continue
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
-        # settings.md, `linger`: the ERROR of a frame at fault, of a limit, or of a broker that does not answer in time
-        # may need longer on a slow network
-        fault = case.scene.tight or min(refused(case, stay), stay.faulty) < inf
+        # settings.md, `linger`: the ERROR of a frame at fault, of a limit, or of a broker that does not answer in time,
+        # and the answer to DISCONNECT may need longer on a slow network
+        fault = case.scene.tight or min(refused(case, stay), stay.faulty, stay.left) < inf
         fault = fault or (case.scene.kind == "plain" and stay.connected is None)
         lost = lost and (case.exact or not fault)
         if lost and not (stay.errors or stay.odd or stay.orderly or stay.halved < inf):
@@ -1033,15 +1035,24 @@ def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
 def nobody_goes_to_a_paused_broker(case: Case) -> Iterator[str]:
     """A broker that is out of service gets no new connections."""
     paused: dict[str, float] = {}
+    handed, older = -inf, 0  # when a relay handed over, and how many that did have not ended
     for event in case.history:
         name, _, what = event.detail.removeprefix("tcp://").partition(" ")
+        if event.detail == "hands over":
+            handed, older = event.at, older + 1
+        owner = case.stays.get(case.history.owners.get((event.who, event.session), ("", 0)))
         if event.what is What.CALM:
             return
         if event.what is What.FATE and event.who == "relay" and what == "is taken out of service":
             paused.setdefault(name, event.at)
+        elif event.detail == "has handed over":
+            older -= 1
         elif event.what is What.FATE and event.who == "relay":
             # operating.md, "Reload": brokers that stay keep their pauses, a new relay has none
             paused = {who: at for who, at in paused.items() if what == "is in service" and who != name}
+        # operating.md, "Upgrades without a refused client": pauses of the new relay are not the old one's
+        elif older and (owner is None or owner.began <= handed):
+            continue
         elif event.what is What.MET and event.at > paused.get(event.who, inf) + 1.0:
             yield f"{event.who} was out of service, and got a connection"
 

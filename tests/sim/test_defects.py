@@ -27,10 +27,10 @@ def test_worlds_find_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     other.write_text(
         known.replace("@@ -6", "@@ -5").replace("        bare = frame\n", "        rare = frame\n", 1)
     )
-    names = ["error_overtakes_receipts", str(other)]
+    names = ["no_pause_after_a_loss", str(other)]
     assert proof.main([*names, "--minutes", "1"]) == 1
     said = capsys.readouterr().out
-    assert re.search(r"^error_overtakes_receipts +\w+ +1/\d\d? +[\d.]+ s$", said, re.MULTILINE)
+    assert re.search(r"^no_pause_after_a_loss +\w+ +1/\d\d? +[\d.]+ s$", said, re.MULTILINE)
     assert re.search(r"^other +DOES NOT APPLY: error: patch failed: ", said, re.MULTILINE)
     assert said.endswith("\n1 of 2 defects were found\n")
     assert proof.main([str(other), "--renew"]) == 0
