@@ -182,9 +182,14 @@ class Case:
         return not (least["frames"] or least["memory"] < 1 << 30 or grows or self.scene.tight)
 
     def within(self, seconds: float) -> float:
-        """Return so many seconds if times are exact, else many, in which all is done all the same."""
+        """Return so many seconds if times are exact, else many, in which all is done all the same; with a pause more
+        (failover.md, "How long it takes") where a broker does not answer DISCONNECT.
+        """
         tokens = len(self.of[What.SENT]) / (self.least["frames"] or inf)
-        return seconds if self.exact else max(seconds, 40.0) + tokens
+        pause = self.least["longest_delay"] * any(
+            each.detail == "closes at DISCONNECT" for each in self.fates
+        )
+        return seconds if self.exact else max(seconds, 40.0) + tokens + pause
 
     def read(self, event: Event) -> float:
         """Return when the relay had read the frame of an event; at once, if nobody knows."""

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
 from sim.case import STOPS, Case, Sent, Stay, arranged, shown, topic
-from sim.history import Event, History, What
+from sim.history import Arrival, Event, History, What
 from sim.plan import TIGHT
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
@@ -157,6 +157,14 @@ def over(case: Case, stay: Stay, end: float) -> float:
     return end + float(case.scene.settings["disconnect_timeout"]) * (4 if stay.halved < inf else 1)
 
 
+def unnamed(case: Case, stay: Stay) -> list[float]:
+    """Return when the client or the relay for it read ERRORs that name no receipt; a fan-out passes none on."""
+    read: list[Event | Arrival] = [*stay.errors]
+    for link in case.serving[stay.client, stay.number]:
+        read += case.history.arrived[link]
+    return [each.at for each in read if each.command == b"ERROR" and b"receipt-id" not in each.headers]
+
+
 def promised(case: Case, send: Sent) -> bool:
     """Return whether the relay must deliver a SEND or count it: it had read it, or the COMMIT of its transaction, while
     it served the client (failover.md, "When the relay ends a session").
@@ -287,7 +295,8 @@ def a_receipt_passes(case: Case) -> Iterator[str]:
             passed |= {name: sorted(found.values())[enough - 1]} if len(found) >= enough else {}
         last = max([passed[name] for name in stay.receipts if name in passed], default=-inf)
         closed = stay.ended is not None and stay.ended.detail == "closed"
-        last = max(last, case.until[key] - 0.5 if closed else stay.end - case.within(3.0))
+        # settings.md, `linger`: so much longer a slow network needs; what a killed relay has not sent is lost
+        last = max(last, case.until[key] - max(0.5, case.lag) if closed else stay.end - case.within(3.0))
         answered = {each.headers.get(b"receipt-id") for each in stay.errors}.union(stay.receipts)
         for name, at in passed.items():
             # failover.md, "What `confirm` costs and needs": RabbitMQ answers COMMIT before the SENDs in it
@@ -305,7 +314,11 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
     for send in case.sends:
         # failover.md, "What `confirm` costs and needs": RabbitMQ confirms COMMIT before what is in it, and the relay
         # believes it where an ERROR that names no receipt came meanwhile
+<<<<<<< HEAD
         unsure = case.erred(send.stay, send.event.at, send.confirmed or 0.0)
+=======
+        unsure = any(send.event.at <= at <= (send.confirmed or 0.0) for at in unnamed(case, send.stay))
+>>>>>>> w-fg
         early = send.transaction is not None and (unsure or not sure)
         # the same page: the relay keeps a SEND until it is safe
         stay, took = send.stay, case.took.get(send.body, [])
@@ -523,6 +536,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             void = void or (name is not None and receipt is not None and case.erred(stay, ack.at, receipt.at))
             until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(SOON)
             until = until if receipt is None else receipt.at
+            # the same page, "What `confirm` costs and needs": RabbitMQ answers COMMIT, and refuses an ACK in it
+            refused_inside = name is not None and any(came < at < until + 1.0 for at in unnamed(case, stay))
             links = case.serving[stay.client, stay.number]
             given = [each.headers for link in links for each in case.receipts[link]]
             itself = several and receipt is not None and receipt.headers not in given
@@ -548,7 +563,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                         covered = covered[: covered.index(e) + 1]
                     due = case.until[key[:2]] > until + (patience if itself else 0.0)
                     due = due or (name is not None and receipt is not None)
-                    due = due and e in covered and not (void or key in named)
+                    due = due and e in covered and not (void or refused_inside or key in named)
                     if due and settled.get(key, inf) > until:
                         yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
                     named.add(key)
@@ -928,10 +943,12 @@ def everybody_is_served(case: Case) -> Iterator[str]:
         old = hangs and b"1.0" in (scene.clients[stay.client].version, *versions)
         well = spells(case) if beats and not old else []
         for since, until, what in _waits(case, stay):
-            soon = ENOUGH if what == "CONNECTED" else 2.5 + slow
+            soon = ENOUGH if what == "CONNECTED" else 3.0 + slow
             # failover.md, "How long it takes": who hangs at DISCONNECT has all of `disconnect_timeout`, and then each
-            # other broker may leave a CONNECT without an answer for `connect_timeout`
-            enough = ENOUGH + 2.0 * (len(scene.brokers) - 1) * (hangs and since == stay.left)
+            # other broker may leave a CONNECT without an answer for `connect_timeout`; configuration.md, "Half-closed
+            # connections": the relay says DISCONNECT for who has closed its sending direction
+            leaves = since == stay.left or stay.halved < until
+            enough = ENOUGH + 2.0 * (len(scene.brokers) - 1) * (hangs and leaves)
             clock = [(case.calm, inf, calm)] * (stay.faulty == inf)
             clock += [(-inf, first, soon), *[(*each, enough) for each in well]] * simple
             for start, end, most in clock:
