@@ -157,14 +157,6 @@ def over(case: Case, stay: Stay, end: float) -> float:
     return end + float(case.scene.settings["disconnect_timeout"]) * (4 if stay.halved < inf else 1)
 
 
-def unnamed(case: Case, stay: Stay) -> list[float]:
-    """Return when the client or the relay for it read ERRORs that name no receipt; a fan-out passes none on."""
-    read: list[Event | Arrival] = [*stay.errors]
-    for link in case.serving[stay.client, stay.number]:
-        read += case.history.arrived[link]
-    return [each.at for each in read if each.command == b"ERROR" and b"receipt-id" not in each.headers]
-
-
 def promised(case: Case, send: Sent) -> bool:
     """Return whether the relay must deliver a SEND or count it: it had read it, or the COMMIT of its transaction, while
     it served the client (failover.md, "When the relay ends a session").
@@ -314,11 +306,7 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
     for send in case.sends:
         # failover.md, "What `confirm` costs and needs": RabbitMQ confirms COMMIT before what is in it, and the relay
         # believes it where an ERROR that names no receipt came meanwhile
-<<<<<<< HEAD
         unsure = case.erred(send.stay, send.event.at, send.confirmed or 0.0)
-=======
-        unsure = any(send.event.at <= at <= (send.confirmed or 0.0) for at in unnamed(case, send.stay))
->>>>>>> w-fg
         early = send.transaction is not None and (unsure or not sure)
         # the same page: the relay keeps a SEND until it is safe
         stay, took = send.stay, case.took.get(send.body, [])
@@ -537,7 +525,6 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(SOON)
             until = until if receipt is None else receipt.at
             # the same page, "What `confirm` costs and needs": RabbitMQ answers COMMIT, and refuses an ACK in it
-            refused_inside = name is not None and any(came < at < until + 1.0 for at in unnamed(case, stay))
             links = case.serving[stay.client, stay.number]
             given = [each.headers for link in links for each in case.receipts[link]]
             itself = several and receipt is not None and receipt.headers not in given
@@ -563,7 +550,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                         covered = covered[: covered.index(e) + 1]
                     due = case.until[key[:2]] > until + (patience if itself else 0.0)
                     due = due or (name is not None and receipt is not None)
-                    due = due and e in covered and not (void or refused_inside or key in named)
+                    due = due and e in covered and not (void or key in named)
                     if due and settled.get(key, inf) > until:
                         yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
                     named.add(key)
