@@ -658,14 +658,16 @@ def each_group_counts(case: Case) -> Iterator[str]:
     failed, and is left out: the same page, "A group has failed".
     """
     scene, counters = case.scene, case.counters
-    if scene.kind != "fanout" or scene.alone or case.rough or counters.get("fanout_errors"):
+    given_up = counters.get("fanout_errors") or counters.get("connects_rejected")
+    if scene.kind != "fanout" or scene.alone or case.rough or given_up:
         return
     failed = {each.who for each in case.fates if each.detail == "refuses"}
     groups = {*scene.brokers} - failed - ({[*scene.brokers][-1]} if scene.routed else set())
     sends = [each for each in case.sends if each.number is not None and case.kept(each)]
     sends = [each for each in sends if not (scene.routed and each.destination.startswith(b"/queue/c"))]
     took = {each.body: {event.who for event in case.took.get(each.body, ())} for each in sends}
-    lacking = [each for each in sends if promised(case, each) for _ in groups - took[each.body]]
+    sends = [each for each in sends if took[each.body] and promised(case, each)]  # others count once
+    lacking = [each for each in sends for _ in groups - took[each.body]]
     counted = sum(counters.get(name, 0) for name in ("possibly_lost", "fanout_overflowed", "poison_refused"))
     if len(lacking) > counted:
         yield f"groups lack {len(lacking)} SENDs, and {counted} are counted: {' '.join(map(str, lacking))}"
