@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
 from sim.case import STOPS, Case, Sent, Stay, arranged, shown, topic
-from sim.history import Arrival, Event, History, What
+from sim.history import Event, History, What
 from sim.plan import TIGHT
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import LossPolicy
