@@ -141,6 +141,7 @@ def refused(case: Case, stay: Stay) -> float:
     if b"1.0" in [case.versions.get(each) for each in links]:  # translation.md, "NACK": it is an ERROR
         odd += [each.at for each in stay.sent if each.command == b"NACK"]
     told = any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors)
+    told = told or not (stay.orderly or stay.errors or not troubles(case))  # who has left does not read it
     spans = (b"SEND", b"ACK", b"NACK") if case.scene.routed else ()
     ends = (*spans, b"COMMIT") if told else spans
     if case.scene.tight:  # limits.md, "Limits": who has gone does not read the ERROR
@@ -663,7 +664,7 @@ def each_group_counts(case: Case) -> Iterator[str]:
         return
     failed = {each.who for each in case.fates if each.detail == "refuses"}
     groups = {*scene.brokers} - failed - ({[*scene.brokers][-1]} if scene.routed else set())
-    sends = [each for each in case.sends if each.number is not None and case.kept(each)]
+    sends = [each for each in case.sends if each.transaction is None and case.kept(each)]
     sends = [each for each in sends if not (scene.routed and each.destination.startswith(b"/queue/c"))]
     took = {each.body: {event.who for event in case.took.get(each.body, ())} for each in sends}
     sends = [each for each in sends if took[each.body] and promised(case, each)]  # others count once
