@@ -525,7 +525,6 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             void = void or (name is not None and receipt is not None and case.erred(stay, ack.at, receipt.at))
             until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(SOON)
             until = until if receipt is None else receipt.at
-            # the same page, "What `confirm` costs and needs": RabbitMQ answers COMMIT, and refuses an ACK in it
             links = case.serving[stay.client, stay.number]
             given = [each.headers for link in links for each in case.receipts[link]]
             itself = several and receipt is not None and receipt.headers not in given
@@ -772,10 +771,11 @@ def doubtful(case: Case, send: Sent) -> int:
         # failover.md, "What the client did when the broker died": the relay waits for no answer
         took = [(each.who, each.session) for each in case.took.get(send.body, ())]
         took = [each for each in took if case.history.arrived[each][-1].behind]  # the relay closed it
-        ends = [(each.who, each.at) for each in case.fates if each in troubles(case) or each.who == "relay"]
-        for each in took if stay.end <= case.until[key] and stay.left == inf else ():
-            others = any(who in (each[0], "relay") and stay.began < at <= case.until[key] for who, at in ends)
-            known |= {each[0]} if case.until[key] == case.until[each] and not others else set()
+        fates = [*troubles(case), *[each for each in case.fates if each.who == "relay"]]
+        ended = {each.who for each in fates if stay.began < each.at <= case.until[key]}
+        gone = stay.end <= case.until[key] and stay.left == inf and "relay" not in ended
+        took = [each for each in took if gone and each[0] not in ended]
+        known |= {each[0] for each in took if case.until[key] == case.until[each]}
     # the same page, "Fan-out": with `fanOutQueues=false` a SEND to a queue goes to one group; a transaction to all
     one = scene.kind != "fanout" or (scene.alone and not (topic(send.destination) or send.transaction))
     return max(0, (1 if one else len(scene.brokers)) - len(known))
