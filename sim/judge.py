@@ -773,7 +773,7 @@ def doubtful(case: Case, send: Sent) -> int:
         took = [each for each in took if case.history.arrived[each][-1].behind]  # the relay closed it
         fates = [*troubles(case), *[each for each in case.fates if each.who == "relay"]]
         ended = {each.who for each in fates if stay.began < each.at <= case.until[key]}
-        gone = stay.end <= case.until[key] and stay.left == inf and "relay" not in ended
+        gone = stay.end <= case.until[key] and min(stay.left, stay.faulty) == inf and "relay" not in ended
         took = [each for each in took if gone and each[0] not in ended]
         known |= {each[0] for each in took if case.until[key] == case.until[each]}
     # the same page, "Fan-out": with `fanOutQueues=false` a SEND to a queue goes to one group; a transaction to all
