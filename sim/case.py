@@ -260,14 +260,15 @@ def _read_by_relay(case: Case) -> None:
             # or an ERROR before it, by which the relay gave the connection up
             error = [each.at for each in arrived[-2:-1] if each.command == b"ERROR"]
             case.until[key] = min([arrived[-1].at, *error])
-        # TLS and WebSocket do not show when the relay ends a session, and reads on
-        ends = case.until[history.owners[key]] if layered and key in history.owners else inf
-        ends = min([ends, *[at for at in stops if at > case.since[key]]])
+        # a session is over that the relay ended; TLS and WebSocket do not show that, and read on
+        last = [each for each in history.arrived.get(history.owners.get(key, key), ())[-1:] if not each.frame]
+        ends = [each.at for each in last if (layered or each.behind) and key in history.owners]
+        over = min([inf, *ends, *[at for at in stops if at > case.since[key]]])
         for each in arrived:
             case.came[id(each.frame)] = each.at
             # failover.md, "Fan-out": the relay leaves a broker that sends an ERROR, and a group at the second one
             leaves = case.scene.kind == "fanout" and b"receipt-id" not in each.headers
-            if each.at > ends or (each.command == b"ERROR" and (leaves or each.at == case.until[key])):
+            if each.at > over or (each.command == b"ERROR" and (leaves or each.at == case.until[key])):
                 break
             if each.command == b"RECEIPT":
                 case.receipts[key].append(each)

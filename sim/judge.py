@@ -166,12 +166,11 @@ def promised(case: Case, send: Sent) -> bool:
     key, came = (stay.client, stay.number), case.read(end)
     # failover.md, "What the client did when the broker died": COMMIT may get an ERROR, which who has left does not read
     doubt = stay.errors or (not stay.orderly and troubles(case))
-    # limits.md, "What is kept": what waits for its rate counts, so one that is too large lets a frame before it fail
+    # limits.md, "What is kept": what waits for its rate counts, and so a frame before it may exceed the limit
     tight = case.scene.tight and case.least["frames"]
-    large = tight and any(len(each.body) > TIGHT["limits"].body for each in stay.sends)
     # failover.md, "A frame that costs brokers their connection"
     poison = b"priority" in send.event.headers
-    if stay.connected is None or (send.transaction and doubt) or large or poison:
+    if stay.connected is None or (send.transaction and doubt) or tight or poison:
         return False
     links = [each for each in case.serving[key] if each in case.versions]
     plain, until = case.scene.kind == "plain", case.until[key]
