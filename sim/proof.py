@@ -67,7 +67,9 @@ def apply(patch: Path, folder: Path, *options: str) -> str:
 
 
 def renewed(patch: Path) -> str:
-    """Return a patch with the lines that are around its changes now. Raises ValueError if these cannot be found."""
+    """Return a patch with the lines that are around its changes now. Raises ValueError if these cannot be found, and
+    SyntaxError if they are not those that were meant.
+    """
     text = patch.read_text()
     names = dict.fromkeys(re.findall(r"^\+\+\+ b/(\S+)", text, re.MULTILINE))
     with TemporaryDirectory() as folder:
@@ -79,6 +81,7 @@ def renewed(patch: Path) -> str:
         parts = [text[: text.index("--- a/")]]
         for name in names:
             old, new = [(each / name).read_text().splitlines(keepends=True) for each in (ROOT, Path(folder))]
+            compile("".join(new), name, "exec")  # at another place it seldom makes a module
             parts += unified_diff(old, new, f"a/{name}", f"b/{name}", n=1)
     return "".join(parts)
 
@@ -149,7 +152,7 @@ def main(arguments: Sequence[str]) -> int:
             try:
                 patch.write_text(renewed(patch))
                 found += 1
-            except ValueError as error:
+            except (ValueError, SyntaxError) as error:
                 print(f"{patch.stem}: to be written anew by hand: {error}")
         print(f"{found} of {len(wanted)} patches fit the code")
         return int(found < len(wanted))

@@ -739,7 +739,7 @@ class ClientConnection:
         elif not first and not client.gone:
             try:
                 if self.turns.readable:
-                    self.shutdown.check_kept()
+                    self.session.kept.check()
             except StompError as error:
                 failure = error
             self._carried(client, flow.disconnect, failure, now)
@@ -776,7 +776,7 @@ class ClientConnection:
                 client.decoder.feed(data)
             flow.to_broker(now, most)
             if flow.survives:
-                self.shutdown.check_kept()
+                self.session.kept.check()
         except StompError as error:
             failure = error
         opened = None if flow.coupled else flow.opened()

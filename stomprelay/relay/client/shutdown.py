@@ -26,7 +26,7 @@ from stomprelay.session.leg import BEAT, Leg, LegState
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain, not_stomp
 from stomprelay.session.session import Session
-from stomprelay.wire.errors import LimitError, Refused, StompError
+from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.names import COMMIT, SEND, TRANSACTION
 
 ECHO: Final = 0.5
@@ -283,14 +283,6 @@ class Shutdown:
             flow.finish(now)
         except StompError as another:
             self._outbox.put(unheard(another))
-
-    def check_kept(self) -> None:
-        """Raise `LimitError` if too much is kept of the session. Then what still waits is counted."""
-        try:
-            self._session.kept.check()
-        except LimitError:
-            self.lose(())
-            raise
 
     def _noted(self, why: Reason) -> Note:
         return failed(self._client.side.value, StompError(why.message, why.detail))

@@ -82,15 +82,16 @@ def test_a_frame_that_waited_and_cannot_be_sent() -> None:
         play.broker_is_closed(at="a")
         play.broker_tells_client(receipt("r"), at="b")
         assert play.client.closed is None
-    with begun(listener(fan_out(2), loss=LossPolicy.REJECT)) as play:
+    with begun(listener(fan_out(2, confirm=True), loss=LossPolicy.REJECT)) as play:
         play.broker_goes(at="a")
         play.broker_goes(at="b")
-        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\nreceipt:r\n\n\0")
+        play.client_says(send() + b"SEND\ndestination:/queue/a\nfoo:a\\nb\nreceipt:r\n\n\0")
         play.time_passes(SOON)
-        play.broker_welcomes(b"1.0", at="a")
+        play.broker_welcomes(b"1.0", product="artemis", at="a")
         assert play.client_reads() == b""
-        play.broker_welcomes(b"1.0", at="b")
+        play.broker_welcomes(b"1.0", product="artemis", at="b")
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"r")
+        assert play.counters["possibly_lost"] == 2  # the SEND before it, by each group
     both = routed(lasting("main", "a"), lasting("there", "b"), loss=LossPolicy.REJECT)
     with begun(both, b"1.2", "a") as play:
         play.client_says(b"SEND\ndestination:/queue/there.1\nfoo:a\\nb\nreceipt:r\n\n\0")
