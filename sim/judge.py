@@ -165,7 +165,7 @@ def promised(case: Case, send: Sent) -> bool:
     stay, end = send.stay, send.stay.over.get(send.transaction or b"", send.event)
     key, came = (stay.client, stay.number), case.read(end)
     # failover.md, "What the client did when the broker died": COMMIT may get an ERROR, which who has left does not read
-    doubt = stay.errors or (not stay.orderly and troubles(case))
+    doubt = stay.errors or (not stay.orderly and (troubles(case) or case.counters.get("brokers_lost")))
     # limits.md, "What is kept": what waits for its rate counts, and so a frame before it may exceed the limit
     tight = case.scene.tight and case.least["frames"]
     # failover.md, "A frame that costs brokers their connection"
@@ -285,7 +285,7 @@ def a_receipt_passes(case: Case) -> Iterator[str]:
             enough = groups if scene.settings["all"] else 1
             enough = max(enough, len({who for who, _ in case.serving[key]})) if several and all_of else enough
             passed |= {name: sorted(found.values())[enough - 1]} if len(found) >= enough else {}
-        last = max([passed[name] for name in stay.receipts if name in passed], default=-inf)
+        last = max([min(came[name].values()) for name in stay.receipts if name in came], default=-inf)
         closed = stay.ended is not None and stay.ended.detail == "closed"
         # settings.md, `linger`: so much longer a slow network needs; what a killed relay has not sent is lost
         last = max(last, case.until[key] - max(0.5, case.lag) if closed else stay.end - case.within(3.0))
