@@ -540,8 +540,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 for e in last:
                     later = [o for o in gave[gave.index(e) + 1 :] if o.session == e.session]
                     # translation.md, "ACK and NACK" (R76): a NACK of another subscription had returned this copy
-                    nacked = any(n.command == b"NACK" and n.at < ack.at for n in stay.sent)
-                    void = void or (nacked and topic(e.headers[b"destination"]))  # which gives none again
+                    nacked = any(n.command == b"NACK" and e.at < n.at < ack.at for n in stay.sent)
+                    void = void or (nacked and case.scene.brokers[e.who][0].across)
                     if any(b"redelivered" in o.headers for o in later):
                         continue
                     key = e.who, e.session, e.body
