@@ -535,6 +535,10 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 # the copies in the order in which the client read them, by the names that it read
                 name_of = b"ack" if b"ack" in each.headers else b"message-id"
                 read = [e.headers.get(name_of) for e in stay.messages if _origin(e) == _origin(each)]
+                names = [e.headers.get(name_of) for e in stay.messages]
+                # of two ACKs of an id that came twice the first counts; the relay answers the second
+                if names.count(each.headers.get(name_of)) > 1 and receipt and receipt.headers not in given:
+                    continue
                 pairs = zip(sorted(gave, key=case.read), read, strict=False)
                 last = [e for e, own in pairs if own == each.headers.get(name_of)][-1:]
                 for e in last:
