@@ -512,6 +512,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     switch-over").
     """
     several, patience = case.scene.kind == "fanout" or case.scene.routed, case.least["disconnect_timeout"]
+    # TLS and WebSocket do not show when a connection is over for the relay
+    several = several or case.least["broker_tls"] or case.least["broker_web"]
     settled = {(each.who, each.session, each.body): each.at for each in reversed(case.of[What.SETTLED])}
     for stay in () if case.rough else case.stays.values():
         named: set[tuple[str, int, bytes]] = set()
@@ -871,6 +873,7 @@ def causes(case: Case, stay: Stay) -> set[str]:
     harm = {each.detail for each in troubles(case)} | {"has full queues"}.intersection(details)
     paused = {each.split()[0] for each in details if each.endswith("is taken out of service")}
     all_paused = len(paused) + scene.routed >= len(scene.brokers)
+    lost = scene.settings["buffer"] < 1 << 20 and case.counters.get("brokers_lost")  # one that took nothing
     # failover.md, "What counts against a broker": who does not confirm in time what a client said that leaves is left;
     # the same page, "When the relay ends a session"
     asked = min(stay.left, stay.halved, refused(case, stay)) < inf and case.least["disconnect_timeout"] < SOON
@@ -879,7 +882,8 @@ def causes(case: Case, stay: Stay) -> set[str]:
     found = {
         "no broker": not steady(case),
         # failover.md, "When a client does get an ERROR": the next broker's refusal is final
-        "it goes": case.goes and (stay.connected is None or harm != {"refuses"} or all_paused or asked),
+        "it goes": case.goes
+        and (stay.connected is None or harm != {"refuses"} or all_paused or asked or lost),
         "two losses": stay.connected is None
         and sum(e.at > stay.began and e.detail.startswith(("is killed", "is cut")) for e in case.fates) > 1,
         "full queues": "has full queues" in harm,
