@@ -975,8 +975,8 @@ def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
 
 @rule_of_brokers
 def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
-    """A client reads all its RECEIPTs that closed its sending direction while brokers were well, or got the RECEIPT of
-    its DISCONNECT in time.
+    """A client reads all its RECEIPTs that closed its sending direction while brokers were well, or sent DISCONNECT and
+    got its RECEIPT, in time.
     """
     patience = case.least["disconnect_timeout"]
     # configuration.md, `disconnect_timeout`: so long DISCONNECT waits for RECEIPTs
@@ -984,7 +984,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         halved = stay.halved < inf and stay.ended is not None and stay.ended.detail == "closed"
         halved = halved and not any(stay.halved - case.within(SOON) < at < stay.end for at in happened(case))
-        all_read = halved or (stay.orderly and stay.end < stay.left + patience)
+        all_read = (halved or stay.orderly) and stay.end < min(stay.halved, stay.left) + patience
         for name, asked in stay.asked.items() if all_read and not (short or stay.errors or stay.odd) else ():
             inside = b"transaction" in asked.headers and asked.command != b"COMMIT"
             if not (inside or name in stay.receipts):
