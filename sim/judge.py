@@ -138,7 +138,8 @@ def refused(case: Case, stay: Stay) -> float:
         if {*name} & {*b":\n\r"} or b"\n" in value or value.endswith(b"\r")
     ]
     links = case.serving[stay.client, stay.number]
-    if b"1.0" in [case.versions.get(each) for each in links]:  # translation.md, "NACK": it is an ERROR
+    # translation.md, "NACK": it is an ERROR, but between equal versions
+    if b"1.0" in [case.versions.get(each) for each in links] and not alike(case, stay):
         odd += [each.at for each in stay.sent if each.command == b"NACK"]
     told = any(b"transaction" in each.headers.get(b"message", b"") for each in stay.errors)
     told = told or not (stay.orderly or stay.errors or not troubles(case))  # who has left does not read it
@@ -148,6 +149,13 @@ def refused(case: Case, stay: Stay) -> float:
         odd += [each.event.at for each in stay.sends if len(each.body) > TIGHT["limits"].body]
     odd += [each.at for each in stay.sent if each.command in ends and b"transaction" in each.headers]
     return min(odd, default=inf)
+
+
+def alike(case: Case, stay: Stay) -> bool:
+    """Return whether all brokers speak the version of the client with it."""
+    links = case.serving[stay.client, stay.number]
+    own = case.scene.clients[stay.client].version
+    return {case.versions[each] for each in links if each in case.versions} == {own}
 
 
 def over(case: Case, stay: Stay, end: float) -> float:
@@ -894,9 +902,8 @@ def causes(case: Case, stay: Stay) -> set[str]:
         "little memory": scene.settings["memory"] < 1 << 30,
     }
     reads = [each.split()[3:] for each in details if each.startswith("reads its configuration")]
-    return {name for name, holds in found.items() if holds}.union(
-        *reads, [each.command.decode() for each in stay.sent]
-    )
+    said = {each.command.decode() for each in stay.sent} - ({"NACK"} if alike(case, stay) else set())
+    return {name for name, holds in found.items() if holds}.union(*reads, said)
 
 
 def uneventful(case: Case) -> bool:
