@@ -185,11 +185,12 @@ class Case:
         """Return so many seconds if times are exact, else many, in which all is done all the same; with a pause more
         (failover.md, "How long it takes") where a broker does not answer DISCONNECT.
         """
+        if self.exact:
+            return seconds
         tokens = len(self.of[What.SENT]) / (self.least["frames"] or inf)
-        pause = self.least["longest_delay"] * any(
-            each.detail == "closes at DISCONNECT" for each in self.fates
-        )
-        return seconds if self.exact else max(seconds, 40.0) + tokens + pause
+        rude = any(each.detail == "closes at DISCONNECT" for each in self.fates)
+        pause: float = self.least["longest_delay"] * rude
+        return max(seconds, 40.0) + tokens + pause
 
     def read(self, event: Event) -> float:
         """Return when the relay had read the frame of an event; at once, if nobody knows."""

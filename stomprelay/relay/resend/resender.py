@@ -773,7 +773,7 @@ class Resender:
         """The broker is lost. `by`: the broker, if it closed the connection itself. Frames that were not written are
         dropped. Return the receipts of COMMITs whose outcome is unknown, with None for a COMMIT without a receipt.
         """
-        if self._sender is not None and self._sender.collects:
+        if self._sender is not None:
             self._sender.close()  # what was not written is kept, too
         self._sender = self.line = None
         self._caution.lost(by, now)
