@@ -320,8 +320,10 @@ class Network:
         return End(self, name)
 
     def look(self, end: End) -> None:
-        """Note an end of a relay's that is still there though both sides have closed and all was read."""
-        if end.shut and not (end.closed or end.inbox or end.outbox):
+        """Note an end of a relay's that is still there though both sides have closed and all was read; not one
+        that was reset: an end that does not read is not told of that.
+        """
+        if end.shut and not (end.closed or end.broken or end.inbox or end.outbox):
             self.dead += 1
 
     def connect(self, end: End, place: Place) -> None:

@@ -284,6 +284,8 @@ def draw(seed: int, number: int) -> Plan:
         scene, steps = _unspeakable(unspeakable, scene, steps)
     elif drawn < 0.055:
         steps = _refused(unspeakable, scene, steps)
+    elif drawn < 0.07:
+        scene, steps = _ended(unspeakable, scene)
     elif drawn > 0.985:
         scene, steps = _choking(unspeakable, scene, steps)
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
@@ -457,6 +459,26 @@ def _refused(chance: Random, scene: Scene, steps: list[Step]) -> list[Step]:
     at, last = 1.0 + chance.random(), [*scene.brokers][-1]
     steps = [each for each in steps if each.who in scene.clients]
     return [*steps, Step(at, last, "feel", (1,)), Step(at + chance.random(), "relay", "pause", (0,))]
+
+
+def _ended(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:
+    """Return a simple scene of 1.0, and steps: clients end the first of two subscriptions while MESSAGEs come."""
+    random, steps = chance.random, []
+    scene, _ = _moment(chance, scene)
+    product = next(each for each in PRODUCTS if each.lags)
+    clients = {name: each._replace(version=b"1.0", nacks=False) for name, each in scene.clients.items()}
+    for name in clients:
+        steps += [
+            Step(0.3 * random(), name, "connect"),
+            Step(0.5, name, "subscribe", (0, 2 * int(random() * 2), 0)),
+        ]
+        steps += [Step(0.6, name, "subscribe", (4, 1 + int(random() * 2), 0))]
+        steps += [Step(1.0 + 0.2 * random(), name, "burst", (0, 6)) for _ in range(3)]
+        steps += [Step(1.0 + 0.2 * random(), name, "unsubscribe", (0, 1))]
+        steps += [Step(1.0 + random(), name, "ack", (0, 1)) for _ in range(9)]
+    settings = scene.settings | {"unacknowledged": chance.choice((3, 10))}
+    brokers = dict.fromkeys(scene.brokers, (product, b"1.0"))
+    return replace(scene, brokers=brokers, clients=clients, settings=settings), steps
 
 
 def _busy(chance: Random, name: str, begins: float, length: float, leaves: str, poisons: bool) -> list[Step]:
