@@ -145,8 +145,9 @@ def refused(case: Case, stay: Stay) -> float:
     told = told or not (stay.orderly or stay.errors or not troubles(case))  # who has left does not read it
     spans = (b"SEND", b"ACK", b"NACK") if case.scene.routed else ()
     ends = (*spans, b"COMMIT") if told else spans
-    if case.scene.tight:  # limits.md, "Limits": who has gone does not read the ERROR
-        odd += [each.event.at for each in stay.sends if len(each.body) > TIGHT["limits"].body]
+    most = TIGHT["limits"].body if case.scene.tight else case.least.get("body", inf)
+    # limits.md, "Limits": who has gone does not read the ERROR
+    odd += [each.event.at for each in stay.sends if len(each.body) > most]
     odd += [each.at for each in stay.sent if each.command in ends and b"transaction" in each.headers]
     return min(odd, default=inf)
 

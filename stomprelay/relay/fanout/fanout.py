@@ -118,7 +118,8 @@ class Fanout:
         """Whether the client sent DISCONNECT and has received everything that it is owed."""
         if self.disconnect is DisconnectState.SENT:
             told = [member for _, member in self._places.values() if member.disconnecting]
-            return self.disconnect_receipt is None and all(member.safe for member in told)
+            whole = all(member.safe and not member.holds for member in told)
+            return self.disconnect_receipt is None and whole
         return self.disconnect is DisconnectState.CONFIRMED
 
     def passes(self) -> list[Pass]:
@@ -390,9 +391,7 @@ class Fanout:
                 self._disconnect_from(member, now)
             if self._asked is not None and there:
                 self._awaited += 1
-                owing = [
-                    each for each in there if confirmations.owing(each) or (each.sole and each.link.unproved)
-                ]
+                owing = [each for each in there if confirmations.owing(each) or each.holds]
                 confirmations.ask(Confirmation(self._asked, there, min(target.quorum, len(there)), owing))
 
     def _disconnect_from(self, member: Member, now: float) -> None:

@@ -121,6 +121,11 @@ class Member:
         """Whether all SENDs and COMMITs of this member have arrived, as far as receipts were asked for."""
         return not self._waiting and self.resender.safe
 
+    @property
+    def holds(self) -> bool:
+        """Whether the broker alone was sent SENDs without a receipt, and has not shown that it has them."""
+        return self.sole and self.link.unproved > 0
+
     def write_off(self) -> int:
         """Forget the waiting and the unconfirmed frames. Return the number of SENDs among them."""
         waiting, self._waiting = self._waiting, deque()

@@ -179,6 +179,20 @@ def test_a_disconnect_behind_a_send_that_one_group_alone_has() -> None:
         assert play.counters["possibly_lost"] == 1
 
 
+def test_a_broker_that_closes_at_disconnect_while_another_one_alone_has_a_send() -> None:
+    """The session's end waits for the other one. If that does not answer in time, the SEND is counted."""
+    with fanned(quorum=1, fan_out_queues=False) as play:
+        play.part = False
+        play.client_says(send(b"1") + b"NONSENSE\n\n\0")
+        for at in "ab":
+            assert b"DISCONNECT" in play.broker_reads(at=at)
+        play.broker_goes(at="b")
+        play.client_gets(b"")
+        play.time_passes(10)
+        assert b"what has no receipt may be lost" in play.client_reads()
+        assert play.counters["possibly_lost"] == 1
+
+
 def test_a_send_that_one_group_alone_has_before_one_that_all_have() -> None:
     """The RECEIPT of another group for the second says nothing about the first, though both came together."""
     play = Playbook(listener(fan_out(quorum=1, fan_out_queues=False, confirm=True)))
