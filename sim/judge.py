@@ -230,11 +230,12 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
     # failover.md, "What the client did when the broker died": an id that came twice
     excused = UNKNOWN if mood or case.rough else UNKNOWN[:1] * (not told_apart(case))
     # limits.md: a client that the relay does not read, because a broker does not answer, may leave unseen
-    unseen = mood and case.least["buffer"] < 1 << 20
+    small, links = case.least["buffer"] < 1 << 20, [each for links in case.serving.values() for each in links]
     for event in case.of[What.WRONG]:
         owes = any(each.client == event.who and owing(case, each) for each in case.stays.values())
         # the complaint comes half a minute after the calm
         slow = mood or owes or case.lag > 1.0 or not case.prompt
+        unseen = mood and (small or any(case.until[link] > event.at for link in links))
         allowed = (slow and "in calm weather" in event.detail) or (unseen and "after all" in event.detail)
         if not (allowed or event.detail.startswith(excused)):
             yield f"{event.at:.3f} {event.who}: {event.detail}"
