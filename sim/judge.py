@@ -779,8 +779,10 @@ def doubtful(case: Case, send: Sent) -> int:
     key = stay.client, stay.number
     served = any(case.since[each] <= came < case.until[each] for each in case.serving[key])
     # limits.md: what waits for a broker, or for its rate, counts even if it is in a transaction without a COMMIT
-    moves = any(each.detail.endswith("is taken out of service") for each in case.fates)
-    aside = send.number is None and scene.kind != "plain" and case.exact and served and not moves
+    waits = any(each.detail.endswith("is taken out of service") for each in case.fates)
+    # failover.md, "A frame that costs brokers their connection": what comes behind it waits
+    waits = waits or any(b"priority" in each.headers for each in stay.sent)
+    aside = send.number is None and scene.kind != "plain" and case.exact and served and not waits
     if came == inf or aside:
         return 0
     known = {who for who, _ in send.known}
