@@ -155,10 +155,12 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "rebalance_rate": Setting(values.rate, takes=NOW, moving=True),
         "drain_timeout": Setting(values.seconds_or_none, takes=NOW, moving=True),
         "limits": Setting(),
+        "map": Setting(),
         "health": Setting(field="checks", moving=True),
         "tls": Setting(takes=NOW),
     },
     "upstream.NAME.limits": _FRAME_LIMITS,
+    "upstream.NAME.map": {"names": Setting(values.name_map)},
     "upstream.NAME.health": {
         "failures": Setting(values.count, "checks.failures"),
         "pause": Setting(values.seconds, "checks.pause"),

@@ -53,6 +53,7 @@ def read(table: ConfigTable, running: Upstream | None = None) -> Upstream:
     """
     found = table.read(SETTINGS["upstream.NAME"])
     found |= table.read_inner("limits", SETTINGS["upstream.NAME.limits"])
+    found |= table.read_inner("map", SETTINGS["upstream.NAME.map"])
     health = table.table("health")
     found |= health.read(SETTINGS["upstream.NAME.health"])
     place = running or table.required("uri", location)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from stomprelay.config.table import nearest
 from stomprelay.journal.settings import ALL, NOTHING
 from stomprelay.relay.model.listener import ANY_ORIGIN
+from stomprelay.relay.model.names import PARTED, SPELLINGS, NameMap, NameRow, Pattern
 from stomprelay.session.subscriptions import MODES
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.names import CONNECT_HEADERS
@@ -370,6 +371,35 @@ def _header_pattern(value: object) -> str:
     found = text(value)
     if not _PATTERN.fullmatch(found):
         raise ValueError(f"must be a header's name, or name:value, not {shown(value)}")
+    return found
+
+
+def _name_pattern(value: object) -> Pattern:
+    found = text(value)
+    parts = [each[0] for each in PARTED.findall(found)]
+    unknown = next((each for _, each in PARTED.findall(found) if each not in SPELLINGS), None)
+    if unknown is not None:
+        raise ValueError(
+            f"{shown(value)}: no spelling is called {unknown}; {nearest(unknown, [*SPELLINGS][1:])}"
+        )
+    if set(PARTED.sub("", found)) & {"{", "}"} or "}{" in found or len(set(parts)) != len(parts):
+        raise ValueError(
+            f"{shown(value)}: parts stand in braces, each once, with text between two, as /queue/{{name}}"
+        )
+    return Pattern(found)
+
+
+def name_map(value: object) -> NameMap:
+    """Return a map of names from a list of pairs: a pattern of clients' names, and one of the broker's names."""
+    if not isinstance(value, list) or not all(isinstance(each, list) and len(each) == 2 for each in value):
+        raise _unfit('a list of pairs, such as [["/queue/{name}", "/queue/{name:percent}"]]', value)
+    rows = [NameRow(_name_pattern(client), _name_pattern(broker)) for client, broker in value]
+    for client, broker in rows:
+        if sorted(client.parts) != sorted(broker.parts):
+            raise ValueError(f"{shown(client.text)} and {shown(broker.text)} must have the same parts")
+    found = NameMap(tuple(rows))
+    if (clash := found.clash()) is not None:
+        raise ValueError(clash)
     return found
 
 

@@ -12,12 +12,13 @@ header. By the trace the journal recognises the SEND's MESSAGEs.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stomprelay.relay.effects import NewHead
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.model.names import NameMap
 from stomprelay.relay.model.profile import AUTO as AUTO_PROFILE
 from stomprelay.relay.model.profile import GENERIC, PROFILES, Profile, detect
 from stomprelay.relay.model.upstream import Upstream
@@ -134,6 +135,12 @@ AS_IT_IS: Final = Edit()
 NOTHING: Final = Edit(())
 """The edit of a frame that the other leg is not sent."""
 
+
+Renaming = Callable[[bytes], bytes]
+"""A function that returns the name that the other side uses for a place."""
+PLACED: Final = (DESTINATION, b"reply-to", b"original-destination")
+"""The headers whose values name places."""
+_PLACING: Final = frozenset({SEND, SUBSCRIBE, UNSUBSCRIBE, MESSAGE})
 
 Editing = Callable[["Bridge", Frame, Session], Edit]
 """A function that returns what a bridge changes in a frame of a session."""
@@ -362,7 +369,7 @@ def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
         if row is not None and session.delivered(row, len(names), 1):
             return AS_IT_IS
     name = frame.header(SUBSCRIPTION, source)
-    destination = frame.header(DESTINATION, source) or b""
+    destination = bridge.renamed(frame.header(DESTINATION, source) or b"")
     subscription = session.subscriptions.delivered(name, destination)
     drop: tuple[bytes, ...] = ()
     add: tuple[tuple[bytes, bytes], ...] = ()
@@ -450,7 +457,7 @@ class Bridge:
     the broker's dialect, if frames pass to the broker as they came. `names`: the versions differ, and the target names
     deliveries by the broker's own names, not by tokens of ours. `names_subscriptions`: the target must be told an id of
     each subscription, even if the client gave none. `misreads`: the other side may read a receipt with a backslash or a
-    CR as a different receipt.
+    CR as a different receipt. `renames`: returns the other side's name of a place; None if both sides use the same.
     """
 
     def __init__(
@@ -462,6 +469,7 @@ class Bridge:
         selectors: bool = True,
         tracked: bool = False,
         facing: Dialect | None = None,
+        renames: Renaming | None = None,
     ) -> None:
         self.source = source
         self.target = target
@@ -479,6 +487,7 @@ class Bridge:
             if not tracked or command not in self.steps:
                 self.steps[command] = refuse
         self.selectors = selectors
+        self.renames = renames
         self.judges = source.version != target.version
         self.alike = source.delivery is target.delivery
         self.names = self.judges and target.delivery is not DeliveryNaming.ACK
@@ -502,9 +511,29 @@ class Bridge:
 
     def with_steps(self, steps: dict[bytes, Editing]) -> "Bridge":
         """Return a bridge like this one, but with these steps by command."""
-        other = Bridge(self.source, self.target, self.loss, selectors=self.selectors, tracked=self.tracked)
+        other = Bridge(
+            self.source,
+            self.target,
+            self.loss,
+            selectors=self.selectors,
+            tracked=self.tracked,
+            renames=self.renames,
+        )
         other.steps = steps
         return other
+
+    def renamed(self, place: bytes) -> bytes:
+        """Return the other side's name of a place."""
+        return place if self.renames is None else self.renames(place)
+
+    def _placed(self, frame: Frame, edit: Edit) -> Edit:
+        """Return an edit that also gives the places in a frame the names that the other side uses."""
+        drop, add = edit
+        for name in PLACED:
+            value = None if name in drop else frame.header(name, self.source)
+            if value is not None and (renamed := self.renamed(value)) != value:
+                drop, add = (*drop, name), ((name, renamed), *add)
+        return Edit(drop, add) if add else edit
 
     def carry(self, frame: Frame, session: Session) -> bytes:
         """Return the bytes for the other leg; empty if that leg is not sent the frame. Raises as `head` does."""
@@ -521,7 +550,9 @@ class Bridge:
             asked = next((value for name, value in headers if name == RECEIPT_HEADER), None)
             self._note(asked, self._heard, session)
         lines = [
-            self._line(name, value, command, session) for name, value in headers if name != CONTENT_LENGTH
+            self._line(name, self.renamed(value) if name in PLACED else value, command, session)
+            for name, value in headers
+            if name != CONTENT_LENGTH
         ]
         return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
 
@@ -549,6 +580,8 @@ class Bridge:
             edit = AS_IT_IS if step is None else step(self, frame, session)
             if edit is NOTHING:
                 return b""
+            if self.renames is not None and frame.command in _PLACING:
+                edit = self._placed(frame, edit)
             alike = frame.plain or not self.judges or (self._only_cr and self._without_cr(frame))
             if alike and edit is AS_IT_IS:
                 head = None
@@ -691,7 +724,7 @@ class ToClient(Bridge):
         if _LINES.search(data, start, body):
             bare = frame.with_lines(_LINES.sub(b"", data[start:body]), body=False)
         head = None
-        if self.judges or (self.tracked and session.subscriptions.acknowledging):
+        if self.judges or self.renames or (self.tracked and session.subscriptions.acknowledging):
             head = super().head(bare, session)
         return bare.data if head is None and bare is not frame else head
 
@@ -741,7 +774,7 @@ class Bridges(NamedTuple):
     broker: Dialect
 
 
-@cache
+@lru_cache(1024)
 def bridges_between(
     client: bytes,
     broker: bytes,
@@ -750,9 +783,10 @@ def bridges_between(
     *,
     tracked: bool = False,
     parting: bool = False,
+    names: NameMap | None = None,
 ) -> Bridges:
     """Return the bridges between two versions. Between equal versions they translate nothing. `tracked`: the relay
-    records all deliveries. `parting`: see `Parting`.
+    records all deliveries. `parting`: see `Parting`. `names`: the broker's names of places, if it has others.
     """
     product = PROFILES[profile]
     ours = DIALECTS[client]
@@ -760,9 +794,11 @@ def bridges_between(
     equal = client == broker
     to_broker = Parting if parting else Bridge
     target, facing = (ours, spoken) if equal else (spoken, None)
+    out, back = (None, None) if names is None else (names.to_broker, names.to_client)
+    selectors, source = product.selectors, GENERIC.dialects[client] if equal else spoken
     return Bridges(
-        to_broker(ours, target, loss, selectors=product.selectors, tracked=tracked, facing=facing),
-        ToClient(GENERIC.dialects[client] if equal else spoken, ours, loss, tracked=tracked),
+        to_broker(ours, target, loss, selectors=selectors, tracked=tracked, facing=facing, renames=out),
+        ToClient(source, ours, loss, tracked=tracked, renames=back),
         spoken,
     )
 
@@ -838,11 +874,14 @@ def to_client(
                 return False
             session.received_all(given)
             return True
+        width = len(run.rule.wants)
+        if bridge.renames is not None:
+            width -= 1
+            if not _renamed_back(run, bridge, width):
+                return False
         if bridge.judges:
-            return _delivered(run, bridge, session)
-        if not run.rule.wants:
-            return True
-        return session.delivered(run.values, len(run.rule.wants), run.count)
+            return _delivered(run, bridge, session, width)
+        return not width or session.delivered(run.values, width, run.count)
 
     return Passing(rules, takes)
 
@@ -856,16 +895,33 @@ def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts:
         message = Rule(MESSAGE, unless, wants, parts=True)
     else:
         message = Rule(MESSAGE, OWN, () if naming is None else DELIVERED[naming])
+    if bridge.renames is not None:
+        placed = (*message.unless, *PLACED[1:])
+        message = message._replace(unless=placed, wants=(*message.wants, DESTINATION), parts=True)
     if ours:
         return message, Rule(RECEIPT, (), (RECEIPT_ID,), stays=True)
     receipt = Rule(RECEIPT, (), (RECEIPT_ID,), needs=False, parts=bridge.judges)
     return (message, receipt) if receipts else (message,)
 
 
-def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
+def _renamed_back(run: Run, bridge: Bridge, width: int) -> bool:
+    """Give MESSAGEs the clients' names of their places, and take these out of the run's values, which then have `width`
+    columns. Return False if each frame must be looked at.
+    """
+    table, step = run.values.split(b"\n")[:-1], width + 1
+    spelled = _spelled(table[width::step], bridge)
+    if spelled is None:
+        return False
+    del table[width::step]
+    run.values = b"".join([b"%b\n" % each for each in table])
+    changed = (DESTINATION,) if spelled else ()
+    return not spelled or (not bridge.judges and bridge.spelling.respell(run, changed, changed, spelled))
+
+
+def _delivered(run: Run, bridge: Bridge, session: Session, width: int) -> bool:
     """Record and respell MESSAGEs between two versions. Return False if each must go through `deliver`."""
-    wants = run.rule.wants
-    rows, width = bridge.spelling.values(run.values), len(wants)
+    wants = run.rule.wants[:width]
+    rows = bridge.spelling.values(run.values)
     if rows is None:
         return False
     found = [
@@ -907,8 +963,18 @@ def to_broker(
             return not run.rule.wants or session.acknowledged(run.values)
         if alike and not (run.values and run.values.startswith(run.place * run.count)):
             return False
-        if bridge.judges and not bridge.spelling.respell(run):
+        names: tuple[bytes, ...] = ()
+        values: bytes | None = b""
+        if bridge.renames is not None:
+            place = run.last_frame(bridge.source).raw(DESTINATION) if alike else None
+            values = _spelled(run.values.split(b"\n")[:-1] if place is None else [place] * run.count, bridge)
+            names = (DESTINATION,) if values else ()
+        if values is None:
             return False
+        if (bridge.judges or names) and not bridge.spelling.respell(run, names, names, values):
+            return False
+        if bridge.renames is not None and not alike:
+            run.values = b""  # receipts stand in none of these frames
         unasked = run.count
         if run.values and not alike:
             asked = None if bridge.misreads and b"\\" in run.values else bridge.source.decode_all(run.values)
@@ -928,7 +994,13 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool, alike: bool) -
     unless: tuple[bytes, ...] = ()
     wants: tuple[bytes, ...] = ()
     asks, judged = (RECEIPT_HEADER,), (TRANSACTION, *RESERVED)
-    if sends and bridge.tracked:
+    renames = bridge.renames is not None
+    if renames and sends and not (bridge.tracked and parts):
+        wants = PLACE if alike else PLACE[:1]
+        rules.append(Rule(SEND, (*asks, *judged, *PLACED[1:]), wants, not alike, parts=True))
+    elif renames:
+        pass
+    elif sends and bridge.tracked:
         exact, places = bridge.judges and parts, PLACE if alike else ()
         rules.append(Rule(SEND, asks + judged, places, False, plain=exact, parts=bridge.judges or parts))
     elif sends:
@@ -941,6 +1013,25 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool, alike: bool) -
         wants = ACKNOWLEDGED[naming]
     commands = [each for each in (ACK, NACK) if each in bridge.target.commands]
     return *rules, *(Rule(each, unless, wants, parts=bridge.judges) for each in commands)
+
+
+def _spelled(places: list[bytes], bridge: Bridge) -> bytes | None:
+    """Return the other side's names of these places, as they are spelled, each with an LF behind it; none if all are
+    the same, and None if each must be looked at.
+    """
+    names = {}
+    for place in dict.fromkeys(places):
+        said = bridge.source.decode_all(place + b"\n")
+        try:
+            renamed = None if said is None else bridge.renamed(said[0])
+        except StompError:
+            renamed = None
+        if renamed is None or not bridge.target.speakable(renamed):
+            return None
+        names[place] = place if said == [renamed] else bridge.target.encode(renamed)
+    if all(place == name for place, name in names.items()):
+        return b""
+    return b"".join([b"%b\n" % names[place] for place in places])
 
 
 def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:

@@ -239,12 +239,14 @@ class Guard:
 
     def passing(self, passing: Passing) -> Passing:
         """Return these rules, limited to runs that are always allowed. All other frames must pass through `judged`."""
+        wanted = any(each.command == SEND and each.wants == (DESTINATION,) for each in passing.rules)
 
         def takes(run: Run) -> bool:
             if run.command == SEND:
                 if not all(map(self._allowed, set(run.values.splitlines()))):
                     return False
-                run.values = b""  # what `passing` wants stands in none of these frames
+                if not wanted:
+                    run.values = b""  # what `passing` wants stands in none of these frames
             return passing.takes(run)
 
         return Passing(_sure(passing.rules), takes)
