@@ -8,8 +8,7 @@ import pytest
 from stomprelay.config.values import name_map
 from tests.playbook import CUTS, Cut, Playbook, in_all_cuts, in_all_pairs, joined
 from tests.relay.failing import moves, started
-from tests.relay.frames import ASKING, OURS, RECEIPT, send, tell
-from tests.relay.several import comes_back
+from tests.relay.frames import RECEIPT, send, tell
 
 ROWS = name_map(
     [
