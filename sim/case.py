@@ -12,7 +12,6 @@ from sim.history import Arrival, Event, History, What
 from sim.plan import CHANGES, PLAIN, Scene
 
 OF_CLIENTS: Final = (What.CONNECTED, What.SENT, What.READ, What.ENDED)
-STOPS: Final = ("stops", "hands over")  # what happens to a relay that ends
 LOST: Final = b"what has no receipt may be lost"  # says the relay if it does not know that all was delivered
 
 
@@ -254,17 +253,12 @@ def arranged(history: History) -> Case:
 def _read_by_relay(case: Case) -> None:
     """Fill in what the relay had read, and since when it knew of each SEND that a broker has it."""
     history, sends = case.history, {each.body: each for each in case.sends}
-    stops = [each.at + case.scene.settings["stop_timeout"] for each in case.fates if each.detail in STOPS]
-    layered = case.scene.settings["broker_tls"] or case.scene.settings["broker_web"]
     for key, arrived in history.arrived.items():
         if arrived and arrived[-1].frame is None:
             # or an ERROR before it, by which the relay gave the connection up
             error = [each.at for each in arrived[-2:-1] if each.command == b"ERROR"]
             case.until[key] = min([arrived[-1].at, *error])
-        # a session is over that the relay ended; TLS and WebSocket do not show that, and read on
-        last = [each for each in history.arrived.get(history.owners.get(key, key), ())[-1:] if not each.frame]
-        ends = [each.at for each in last if (layered or each.behind) and key in history.owners]
-        over = min([inf, *ends, *[at for at in stops if at > case.since[key]]])
+        over = history.over.get(history.owners.get(key, ("", 0)), inf)
         for each in arrived:
             case.came[id(each.frame)] = each.at
             # failover.md, "Fan-out": the relay leaves a broker that sends an ERROR, and a group at the second one

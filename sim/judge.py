@@ -15,7 +15,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
-from sim.case import STOPS, Case, Sent, Stay, arranged, shown, topic
+from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from sim.plan import TIGHT
 from stomprelay.relay.model.group import Policy
@@ -52,6 +52,7 @@ def without_relay(case: Case, stay: Stay) -> bool:
 
 
 TAKES: Final = ("starts", "hands over", "takes new clients")
+STOPS: Final = ("stops", "hands over")  # what happens to a relay that ends
 LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
 ENDS_OF: Final = {
@@ -175,11 +176,12 @@ def promised(case: Case, send: Sent) -> bool:
     key, came = (stay.client, stay.number), case.read(end)
     # failover.md, "What the client did when the broker died": COMMIT may get an ERROR, which who has left does not read
     doubt = stay.errors or (not stay.orderly and (troubles(case) or case.counters.get("brokers_lost")))
-    # limits.md, "What is kept": what waits for its rate counts, and so a frame before it may exceed the limit
-    tight = case.scene.tight and case.least["frames"]
+    # limits.md, "What is kept": what waits for its rate, or for a broker, counts, and so a frame before it may exceed
+    # the limit
+    waited = stay.connected is None or case.least["frames"] or end.at < stay.connected.at
     # failover.md, "A frame that costs brokers their connection"
     poison = b"priority" in send.event.headers
-    if stay.connected is None or (send.transaction and doubt) or tight or poison:
+    if stay.connected is None or (send.transaction and doubt) or (case.scene.tight and waited) or poison:
         return False
     links = [each for each in case.serving[key] if each in case.versions]
     plain, until = case.scene.kind == "plain", case.until[key]
@@ -672,19 +674,24 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def each_group_counts(case: Case) -> Iterator[str]:
     """What a group of a fan-out lacks at the end of a session is counted (failover.md, "Fan-out"), unless the group has
-    failed, and is left out: the same page, "A group has failed".
+    failed, and is left out: the same page, "A group has failed". It has no connection any more then.
     """
     scene, counters = case.scene, case.counters
     given_up = counters.get("fanout_errors") or counters.get("connects_rejected")
     if scene.kind != "fanout" or scene.alone or case.rough or given_up:
         return
-    failed = {each.who for each in case.fates if each.detail == "refuses"}
-    groups = {*scene.brokers} - failed - ({[*scene.brokers][-1]} if scene.routed else set())
+    refuse = {each.who for each in case.fates if each.detail == "refuses"}
+    failed = {*scene.brokers} if scene.tight else refuse
+    groups = {*scene.brokers} - ({[*scene.brokers][-1]} if scene.routed else set())
     sends = [each for each in case.sends if each.transaction is None and case.kept(each)]
     sends = [each for each in sends if not (scene.routed and each.destination.startswith(b"/queue/c"))]
     took = {each.body: {event.who for event in case.took.get(each.body, ())} for each in sends}
     sends = [each for each in sends if took[each.body] and promised(case, each)]  # others count once
-    lacking = [each for each in sends for _ in groups - took[each.body]]
+    lacking = []
+    for send in sends:
+        links = [each for each in case.serving[send.stay.client, send.stay.number] if each in case.versions]
+        there = {who for who, session in links if case.until[who, session] > case.read(send.event)}
+        lacking += [send] * len(groups - (failed - there) - took[send.body])
     counted = sum(counters.get(name, 0) for name in ("possibly_lost", "fanout_overflowed", "poison_refused"))
     if len(lacking) > counted:
         yield f"groups lack {len(lacking)} SENDs, and {counted} are counted: {' '.join(map(str, lacking))}"

@@ -297,7 +297,7 @@ class Network:
     `silent` place never answers. While it is `lacking`, relays get no descriptors. `size` is that of a socket's buffers
     in bytes. `dead`: so many ends of relays were kept though both sides had closed. `clients`: the client and the
     number of its connection, by its address and by its session; `asking`: the one for which a relay connects now;
-    `ending`: when relays began to end sessions, by the same.
+    `ending`, `over`: when relays began to end sessions, and when these were over, by the same.
     """
 
     def __init__(self, clock: Clock, chance: Random, weather: Weather) -> None:
@@ -310,6 +310,7 @@ class Network:
         self.clients: dict[object, tuple[str, int] | None] = {}
         self.asking: tuple[str, int] | None = None
         self.ending: dict[tuple[str, int] | None, float] = {}
+        self.over: dict[tuple[str, int] | None, float] = {}
         self.dead = 0
         self.lacking = False
         self.size = 64 * 1024

@@ -94,9 +94,12 @@ def _connect(driver: RelayDriver, leg: Leg, endpoint: BrokerEndpoint) -> None:
 
 
 def _perform(driver: Driver, perform: Callable[..., None], effects: Sequence[Effect]) -> None:
-    """Stand for `Driver.perform`: let the network know when the relay begins to end a session."""
+    """Stand for `Driver.perform`: let the network know when the relay begins to end a session, and has."""
     if isinstance(driver, RelayDriver) and (driver.relay.ending or driver.relay.client.closed):
-        SOCKETS.net.ending.setdefault(_client(driver), SOCKETS.net.clock.now)
+        net, key = SOCKETS.net, _client(driver)
+        net.ending.setdefault(key, net.clock.now)
+        if driver.relay.client.closed:
+            net.over.setdefault(key, net.clock.now)
     perform(driver, effects)
 
 
@@ -183,7 +186,7 @@ class World:
         self.history = History(scene=scene, rough=rough)
         self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*scene.weather))
         self.net.size = settings["size"]
-        self.net.ending = self.history.ending
+        self.net.ending, self.net.over = self.history.ending, self.history.over
         self.disk = Disk(self.clock) if settings["journal"] else None
         self.brokers: dict[str, Broker] = {}
         kind: Any = partial(RoughBroker, scene.mood) if scene.mood else Broker
