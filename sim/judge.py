@@ -527,8 +527,11 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     # TLS and WebSocket do not show when a connection is over for the relay
     several = several or case.least["broker_tls"] or case.least["broker_web"]
     settled = {(each.who, each.session, each.body): each.at for each in reversed(case.of[What.SETTLED])}
+    soon = SOON + by_turns(case)
     for stay in () if case.rough else case.stays.values():
         named: set[tuple[str, int, bytes]] = set()
+        # limits.md, "Limits": who owes ACKs (`unacknowledged`) keeps the relay from seeing that a broker closed
+        unseen = troubles(case) if owing(case, stay) else []
         for ack, acked in stay.acks:
             name = ack.headers.get(b"transaction")
             end = ack if name is None else stay.over.get(name)
@@ -536,7 +539,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             void = end is None or end.command == b"ABORT" or bool(stay.errors)
             # failover.md, "What `confirm` costs and needs": COMMIT succeeds without what RabbitMQ answers with an ERROR
             void = void or (name is not None and receipt is not None and case.erred(stay, ack.at, receipt.at))
-            until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(SOON)
+            until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(soon)
             until = until if receipt is None else receipt.at
             links = case.serving[stay.client, stay.number]
             given = [each.headers for link in links for each in case.receipts[link]]
@@ -567,7 +570,8 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                         # the ACK covers what this connection had given before; a second ACK is dropped
                         covered = [o for o in case.of[What.GAVE] if (o.who, o.session) == key[:2]]
                         covered = covered[: covered.index(e) + 1]
-                    due = case.until[key[:2]] > until + (patience if itself else 0.0)
+                    closed = receipt is None and any(o.who == e.who and e.at < o.at < came for o in unseen)
+                    due = case.until[key[:2]] > until + (patience if itself else 0.0) and not closed
                     due = due or (name is not None and receipt is not None)
                     due = due and e in covered and not (void or key in named)
                     if due and settled.get(key, inf) > until:
@@ -927,6 +931,15 @@ def slowest(case: Case) -> float:
     return SLOWEST if any(product.late for product, _ in case.scene.brokers.values()) else 0.0
 
 
+def by_turns(case: Case) -> float:
+    """Return how many seconds the slowest broker takes to confirm all SENDs, where the relay may send each after the
+    answer to the one before, and an ACK behind them (failover.md, "A frame that costs brokers their connection"; or
+    `resend_buffer` has room for one).
+    """
+    turns = "frames_resent" in case.counters or case.least["buffer"] < 1 << 20
+    return slowest(case) * len(case.sends) * turns
+
+
 def chokes(case: Case, stay: Stay) -> bool:
     """Return whether a broker cannot read the client's login."""
     reads = not any(product.chokes for product, _ in case.scene.brokers.values())
@@ -944,10 +957,7 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     anything happens, or with heart-beats and several brokers while one is well. Who owes too many ACKs, or sent what
     ends sessions, waits. Times are longer where brokers are asked frame by frame, or go.
     """
-    scene, slow, first = case.scene, slowest(case), first_fate(case)
-    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before; and so
-    # where `resend_buffer` has room for one
-    late = slow * len(case.sends) * ("frames_resent" in case.counters or case.least["buffer"] < 1 << 20)
+    scene, slow, first, late = case.scene, slowest(case), first_fate(case), by_turns(case)
     calm = 40.0 + late if late else SOON + case.goes
     simple = case.exact and calm == SOON and scene.settings["policy"] is not Policy.TOGETHER
     beats = scene.kind == "failover" and not scene.routed and scene.settings["beats"] and undisturbed(case)
