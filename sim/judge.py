@@ -149,6 +149,10 @@ def refused(case: Case, stay: Stay) -> float:
     most = TIGHT["limits"].body if case.scene.tight else case.least.get("body", inf)
     # limits.md, "Limits": who has gone does not read the ERROR
     odd += [each.event.at for each in stay.sends if len(each.body) > most]
+    if case.counters.get("frames_denied"):  # access.md, "A denied frame": also one that waited for its broker
+        lost = [each.event for each in stay.sends if not case.took.get(each.body)]
+        values = [(each.at, value) for each in lost for value in each.headers.values()]
+        odd += [at for at, value in values if value == b"/queue/c" or b"\r" in value]
     odd += [each.at for each in stay.sent if each.command in ends and b"transaction" in each.headers]
     return min(odd, default=inf)
 
@@ -199,7 +203,9 @@ def promised(case: Case, send: Sent) -> bool:
     # the client left first, and then the connection to a broker ended
     ended = [each.at for link in links for each in case.history.arrived[link] if each.frame is None]
     left = until <= ending and (len(ended) < len(links) or any(at >= until for at in ended))
-    proof = [each for link in links for each in case.receipts[link] if each.behind and each.at > came]
+    earlier = {name for name, asked in stay.asked.items() if asked.at < send.event.at}
+    receipts = [each for link in links for each in case.receipts[link] if each.at > came]
+    proof = [each for each in receipts if each.behind or each.headers[b"receipt-id"] in earlier]
     return (case.kept(send) and not plain) or not (left or (proof and plain and send.receipt is None))
 
 
@@ -315,6 +321,7 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
     `confirm` this holds for all that it sent.
     """
     sure = case.scene.confirm and case.scene.kind != "plain"
+    counted = case.counters.get("possibly_lost", 0)
     for send in case.sends:
         # failover.md, "What `confirm` costs and needs": RabbitMQ confirms COMMIT before what is in it, and the relay
         # believes it where an ERROR that names no receipt came meanwhile
@@ -329,6 +336,10 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
             held = Counter([each.who for each in took if each.at <= told or not case.seen])
             held.subtract([each.who for each in case.forgot.get(send.body, ())])
             if max(held.values(), default=0) <= 0:
+                # translation.md, "Receipts, ERRORs, DISCONNECT": it waits for receipts no longer than so long
+                if not (send.confirmed or send.known) and counted > 0:
+                    counted -= 1
+                    continue
                 had = "a RECEIPT for" if send.confirmed else "a relay that keeps"
                 yield f"{stay} has {had} {send}, which no broker has"
 
@@ -790,9 +801,9 @@ def doubtful(case: Case, send: Sent) -> int:
     key = stay.client, stay.number
     served = any(case.since[each] <= came < case.until[each] for each in case.serving[key])
     # limits.md: what waits for a broker, or for its rate, counts even if it is in a transaction without a COMMIT
-    waits = any(each.detail.endswith("is taken out of service") for each in case.fates)
-    # failover.md, "A frame that costs brokers their connection": what comes behind it waits
-    waits = waits or any(b"priority" in each.headers for each in stay.sent)
+    moves = any(each.detail.endswith("is taken out of service") for each in case.fates)
+    # failover.md, "A frame that costs brokers their connection": so does what follows it
+    waits = moves or stay.odd
     aside = send.number is None and scene.kind != "plain" and case.exact and served and not waits
     if came == inf or aside:
         return 0
