@@ -182,13 +182,13 @@ class Case:
 
     def within(self, seconds: float) -> float:
         """Return so many seconds if times are exact, else many, in which all is done all the same; with a pause more
-        (failover.md, "How long it takes") where a broker does not answer DISCONNECT.
+        (failover.md, "How long it takes") where a broker serves nobody, or does not answer DISCONNECT.
         """
         if self.exact:
             return seconds
         tokens = len(self.of[What.SENT]) / (self.least["frames"] or inf)
-        rude = any(each.detail == "closes at DISCONNECT" for each in self.fates)
-        pause: float = self.least["longest_delay"] * rude
+        goes = self.goes or any(each.detail == "closes at DISCONNECT" for each in self.fates)
+        pause: float = self.least["longest_delay"] * goes
         return max(seconds, 40.0) + tokens + pause
 
     def read(self, event: Event) -> float:
