@@ -253,6 +253,8 @@ def arranged(history: History) -> Case:
 def _read_by_relay(case: Case) -> None:
     """Fill in what the relay had read, and since when it knew of each SEND that a broker has it."""
     history, sends = case.history, {each.body: each for each in case.sends}
+    products = {name: product for name, (product, _) in case.scene.brokers.items()}
+    farewells = {name: [message for message, _ in product.goodbyes] for name, product in products.items()}
     for key, arrived in history.arrived.items():
         if arrived and arrived[-1].frame is None:
             # or an ERROR before it, by which the relay gave the connection up
@@ -262,7 +264,10 @@ def _read_by_relay(case: Case) -> None:
         for each in arrived:
             case.came[id(each.frame)] = each.at
             # failover.md, "Fan-out": the relay leaves a broker that sends an ERROR, and a group at the second one
-            leaves = case.scene.kind == "fanout" and b"receipt-id" not in each.headers
+            goes_on = b"receipt-id" in each.headers or each.headers.get(b"message") in farewells.get(
+                key[0], ()
+            )
+            leaves = case.scene.kind == "fanout" and not goes_on
             if each.at > over or (each.command == b"ERROR" and (leaves or each.at == case.until[key])):
                 break
             if each.command == b"RECEIPT":

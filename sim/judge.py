@@ -303,7 +303,8 @@ def a_receipt_passes(case: Case) -> Iterator[str]:
             enough = groups if scene.settings["all"] else 1
             enough = max(enough, len({who for who, _ in case.serving[key]})) if several and all_of else enough
             passed |= {name: sorted(found.values())[enough - 1]} if len(found) >= enough else {}
-        last = max([min(came[name].values()) for name in stay.receipts if name in came], default=-inf)
+        firsts = {name: min(came[name].values()) for name in stay.receipts if name in came}
+        last = max([at for name, at in firsts.items() if at <= stay.receipts[name].at], default=-inf)
         closed = stay.ended is not None and stay.ended.detail == "closed"
         # settings.md, `linger`: so much longer a slow network needs; what a killed relay has not sent is lost
         last = max(last, case.until[key] - max(0.5, case.lag) if closed else stay.end - case.within(3.0))
@@ -311,6 +312,8 @@ def a_receipt_passes(case: Case) -> Iterator[str]:
         for name, at in passed.items():
             # failover.md, "What `confirm` costs and needs": RabbitMQ answers COMMIT before the SENDs in it
             early = name in stay.asked and stay.asked[name].command == b"COMMIT" and slowest(case)
+            # translation.md, "NACK": of several brokers one has no such command
+            early = early or (name in stay.asked and stay.asked[name].at >= refused(case, stay))
             if at < last and name in stay.asked and name not in answered and not early:
                 yield f"{stay} did not read RECEIPT {name.decode()}, which the relay had at {at:.3f}"
 

@@ -167,7 +167,8 @@ class RelayProcess:
             yield f"an exception reached the reactor: {error!r}"
         if self.state.runtime.sockets:
             return  # their peers took too long: this is logged
-        for call in self.reactor.getDelayedCalls():
+        memory = self.state.runtime.memory  # it may look once more, until its process ends
+        for call in [each for each in self.reactor.getDelayedCalls() if each is not memory._next]:
             yield f"a call is left of a relay that has stopped: {call}"
         if self.reactor.open_ends():
             yield "sockets are left of a relay that has stopped"
