@@ -260,7 +260,6 @@ def _read_by_relay(case: Case) -> None:
             # or an ERROR before it, by which the relay gave the connection up
             error = [each.at for each in arrived[-2:-1] if each.command == b"ERROR"]
             case.until[key] = min([arrived[-1].at, *error])
-        over = history.over.get(history.owners.get(key, ("", 0)), inf)
         for each in arrived:
             case.came[id(each.frame)] = each.at
             # failover.md, "Fan-out": the relay leaves a broker that sends an ERROR, and a group at the second one
@@ -268,7 +267,7 @@ def _read_by_relay(case: Case) -> None:
                 key[0], ()
             )
             leaves = case.scene.kind == "fanout" and not goes_on
-            if each.at > over or (each.command == b"ERROR" and (leaves or each.at == case.until[key])):
+            if each.command == b"ERROR" and (leaves or each.at == case.until[key]):
                 break
             if each.command == b"RECEIPT":
                 case.receipts[key].append(each)

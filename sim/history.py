@@ -103,8 +103,8 @@ class Arrival(NamedTuple):
 class History:
     """The events. `facts` has what was known from the beginning or found out at the end: settings, counters. `arrived`
     has what the relay read on each connection, by the name and the number that its events have; `owners` by those of a
-    broker's connection those of the client's for which the relay opened it; `ending` and `over`, by those of a
-    client's, when the relay began to end its session, and read no more, and when it was over, and no answer counted.
+    broker's connection those of the client's for which the relay opened it; `ending`, by those of a client's, when the
+    relay began to end its session, and read no more. What comes for a session that is over counts as not read.
     """
 
     def __init__(self, **facts: Any) -> None:
@@ -113,7 +113,6 @@ class History:
         self.arrived: dict[tuple[str, int], list[Arrival]] = defaultdict(list)
         self.owners: dict[tuple[str, int], tuple[str, int]] = {}
         self.ending: dict[tuple[str, int] | None, float] = {}
-        self.over: dict[tuple[str, int] | None, float] = {}
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)

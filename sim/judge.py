@@ -588,6 +588,9 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                     due = case.until[key[:2]] > until + (patience if itself else 0.0) and not closed
                     due = due or (name is not None and receipt is not None)
                     due = due and e in covered and not (void or key in named)
+                    paused = [f for f in case.fates if f.detail == f"tcp://{e.who} is taken out of service"]
+                    # failover.md, "Planned switch-over": its own RECEIPT for a broker that does not go in time
+                    due = due and not (paused and receipt is not None and receipt.headers not in given)
                     if due and settled.get(key, inf) > until:
                         yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
                     named.add(key)
@@ -671,7 +674,8 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
         # the same page, "Together": for 5 seconds it asks no other; a half-closed client's time began at `halved`
         well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and stay.halved == inf
-        well = well and case.exact
+        # the same page, "When a client does get an ERROR": the next broker's refusal is final
+        well = well and case.exact and not case.goes
         well = well and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
         if sure and well and not (stay.orderly or stay.errors or stay.odd or chokes(case, stay)):
             yield f"{stay} left {send} behind, which no broker took in time, and one was well"
@@ -814,7 +818,9 @@ def doubtful(case: Case, send: Sent) -> int:
     if case.least["frames"] is None and (scene.kind == "plain" or not case.kept(send)):
         # failover.md, "What the client did when the broker died": the relay waits for no answer
         took = [(each.who, each.session) for each in case.took.get(send.body, ())]
-        took = [each for each in took if case.history.arrived[each][-1].behind]  # the relay closed it
+        # the relay closed it, and not because of an ERROR
+        frames = {each: case.history.arrived[each][-2:] for each in took}
+        took = [each for each, last in frames.items() if last[-1].behind and last[0].command != b"ERROR"]
         fates = [*troubles(case), *[each for each in case.fates if each.who == "relay"]]
         ended = {each.who for each in fates if stay.began < each.at <= case.until[key]}
         gone = stay.end <= case.until[key] and min(stay.left, stay.faulty) == inf and "relay" not in ended
@@ -913,7 +919,9 @@ def causes(case: Case, stay: Stay) -> set[str]:
     lost = scene.settings["buffer"] < 1 << 20 and case.counters.get("brokers_lost")  # one that took nothing
     # failover.md, "What counts against a broker": who does not confirm in time what a client said that leaves is left;
     # the same page, "When the relay ends a session"
-    asked = min(stay.left, stay.halved, refused(case, stay)) < inf and case.least["disconnect_timeout"] < SOON
+    asked = min(stay.left, stay.halved, refused(case, stay)) < inf
+    asked = asked or any(each.command == b"DISCONNECT" for each in stay.sent)
+    asked = asked and (case.least["disconnect_timeout"] < SOON or case.lag >= 0.1)
     # the same page, "Routes"
     asked = asked or (scene.routed and any(each.who == [*scene.brokers][-1] for each in troubles(case)))
     found = {

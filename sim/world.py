@@ -99,7 +99,7 @@ def _perform(driver: Driver, perform: Callable[..., None], effects: Sequence[Eff
         net, key = SOCKETS.net, _client(driver)
         net.ending.setdefault(key, net.clock.now)
         if driver.relay.client.closed:
-            net.over.setdefault(key, net.clock.now)
+            net.over.add(key)
     perform(driver, effects)
 
 
@@ -187,7 +187,7 @@ class World:
         self.history = History(scene=scene, rough=rough)
         self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*scene.weather))
         self.net.size = settings["size"]
-        self.net.ending, self.net.over = self.history.ending, self.history.over
+        self.net.ending = self.history.ending
         self.disk = Disk(self.clock) if settings["journal"] else None
         self.brokers: dict[str, Broker] = {}
         kind: Any = partial(RoughBroker, scene.mood) if scene.mood else Broker
