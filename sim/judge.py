@@ -819,8 +819,9 @@ def doubtful(case: Case, send: Sent) -> int:
         # failover.md, "What the client did when the broker died": the relay waits for no answer
         took = [(each.who, each.session) for each in case.took.get(send.body, ())]
         # the relay closed it, and not because of an ERROR
-        frames = {each: case.history.arrived[each][-2:] for each in took}
-        took = [each for each, last in frames.items() if last[-1].behind and last[0].command != b"ERROR"]
+        ends = {each: case.history.arrived[each] for each in took}
+        ends = {each: [e for e in came if e.at == came[-1].at] for each, came in ends.items()}
+        took = [e for e, last in ends.items() if last[-1].behind and all(o.command != b"ERROR" for o in last)]
         fates = [*troubles(case), *[each for each in case.fates if each.who == "relay"]]
         ended = {each.who for each in fates if stay.began < each.at <= case.until[key]}
         gone = stay.end <= case.until[key] and min(stay.left, stay.faulty) == inf and "relay" not in ended
