@@ -12,7 +12,6 @@ from sim.history import Arrival, Event, History, What
 from sim.plan import CHANGES, PLAIN, Scene
 
 OF_CLIENTS: Final = (What.CONNECTED, What.SENT, What.READ, What.ENDED)
-STOPS: Final = ("stops", "hands over")  # what happens to a relay that ends
 LOST: Final = b"what has no receipt may be lost"  # says the relay if it does not know that all was delivered
 
 
@@ -183,13 +182,13 @@ class Case:
 
     def within(self, seconds: float) -> float:
         """Return so many seconds if times are exact, else many, in which all is done all the same; with a pause more
-        (failover.md, "How long it takes") where a broker does not answer DISCONNECT.
+        (failover.md, "How long it takes") where a broker serves nobody, or does not answer DISCONNECT.
         """
         if self.exact:
             return seconds
         tokens = len(self.of[What.SENT]) / (self.least["frames"] or inf)
-        rude = any(each.detail == "closes at DISCONNECT" for each in self.fates)
-        pause: float = self.least["longest_delay"] * rude
+        goes = self.goes or any(each.detail == "closes at DISCONNECT" for each in self.fates)
+        pause: float = self.least["longest_delay"] * goes
         return max(seconds, 40.0) + tokens + pause
 
     def read(self, event: Event) -> float:
@@ -254,22 +253,21 @@ def arranged(history: History) -> Case:
 def _read_by_relay(case: Case) -> None:
     """Fill in what the relay had read, and since when it knew of each SEND that a broker has it."""
     history, sends = case.history, {each.body: each for each in case.sends}
-    stops = [each.at + case.scene.settings["stop_timeout"] for each in case.fates if each.detail in STOPS]
-    layered = case.scene.settings["broker_tls"] or case.scene.settings["broker_web"]
+    products = {name: product for name, (product, _) in case.scene.brokers.items()}
+    farewells = {name: [message for message, _ in product.goodbyes] for name, product in products.items()}
     for key, arrived in history.arrived.items():
         if arrived and arrived[-1].frame is None:
             # or an ERROR before it, by which the relay gave the connection up
             error = [each.at for each in arrived[-2:-1] if each.command == b"ERROR"]
             case.until[key] = min([arrived[-1].at, *error])
-        # a session is over that the relay ended; TLS and WebSocket do not show that, and read on
-        last = [each for each in history.arrived.get(history.owners.get(key, key), ())[-1:] if not each.frame]
-        ends = [each.at for each in last if (layered or each.behind) and key in history.owners]
-        over = min([inf, *ends, *[at for at in stops if at > case.since[key]]])
         for each in arrived:
             case.came[id(each.frame)] = each.at
             # failover.md, "Fan-out": the relay leaves a broker that sends an ERROR, and a group at the second one
-            leaves = case.scene.kind == "fanout" and b"receipt-id" not in each.headers
-            if each.at > over or (each.command == b"ERROR" and (leaves or each.at == case.until[key])):
+            goes_on = b"receipt-id" in each.headers or each.headers.get(b"message") in farewells.get(
+                key[0], ()
+            )
+            leaves = case.scene.kind == "fanout" and not goes_on
+            if each.command == b"ERROR" and (leaves or each.at == case.until[key]):
                 break
             if each.command == b"RECEIPT":
                 case.receipts[key].append(each)

@@ -104,7 +104,7 @@ class History:
     """The events. `facts` has what was known from the beginning or found out at the end: settings, counters. `arrived`
     has what the relay read on each connection, by the name and the number that its events have; `owners` by those of a
     broker's connection those of the client's for which the relay opened it; `ending`, by those of a client's, when the
-    relay began to end its session, and read no more.
+    relay began to end its session, and read no more. What comes for a session that is over counts as not read.
     """
 
     def __init__(self, **facts: Any) -> None:

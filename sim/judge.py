@@ -15,7 +15,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
-from sim.case import STOPS, Case, Sent, Stay, arranged, shown, topic
+from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
 from sim.plan import TIGHT
 from stomprelay.relay.model.group import Policy
@@ -52,6 +52,7 @@ def without_relay(case: Case, stay: Stay) -> bool:
 
 
 TAKES: Final = ("starts", "hands over", "takes new clients")
+STOPS: Final = ("stops", "hands over")  # what happens to a relay that ends
 LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
 """What happens to a relay that takes new clients from then on, or none."""
 ENDS_OF: Final = {
@@ -148,6 +149,10 @@ def refused(case: Case, stay: Stay) -> float:
     most = TIGHT["limits"].body if case.scene.tight else case.least.get("body", inf)
     # limits.md, "Limits": who has gone does not read the ERROR
     odd += [each.event.at for each in stay.sends if len(each.body) > most]
+    if case.counters.get("frames_denied"):  # access.md, "A denied frame": also one that waited for its broker
+        lost = [each.event for each in stay.sends if not case.took.get(each.body)]
+        values = [(each.at, value) for each in lost for value in each.headers.values()]
+        odd += [at for at, value in values if value == b"/queue/c" or b"\r" in value]
     odd += [each.at for each in stay.sent if each.command in ends and b"transaction" in each.headers]
     return min(odd, default=inf)
 
@@ -175,11 +180,12 @@ def promised(case: Case, send: Sent) -> bool:
     key, came = (stay.client, stay.number), case.read(end)
     # failover.md, "What the client did when the broker died": COMMIT may get an ERROR, which who has left does not read
     doubt = stay.errors or (not stay.orderly and (troubles(case) or case.counters.get("brokers_lost")))
-    # limits.md, "What is kept": what waits for its rate counts, and so a frame before it may exceed the limit
-    tight = case.scene.tight and case.least["frames"]
+    # limits.md, "What is kept": what waits for its rate, or for a broker, counts, and so a frame before it may exceed
+    # the limit
+    waited = stay.connected is None or case.least["frames"] or end.at < stay.connected.at
     # failover.md, "A frame that costs brokers their connection"
     poison = b"priority" in send.event.headers
-    if stay.connected is None or (send.transaction and doubt) or tight or poison:
+    if stay.connected is None or (send.transaction and doubt) or (case.scene.tight and waited) or poison:
         return False
     links = [each for each in case.serving[key] if each in case.versions]
     plain, until = case.scene.kind == "plain", case.until[key]
@@ -197,7 +203,9 @@ def promised(case: Case, send: Sent) -> bool:
     # the client left first, and then the connection to a broker ended
     ended = [each.at for link in links for each in case.history.arrived[link] if each.frame is None]
     left = until <= ending and (len(ended) < len(links) or any(at >= until for at in ended))
-    proof = [each for link in links for each in case.receipts[link] if each.behind and each.at > came]
+    earlier = {name for name, asked in stay.asked.items() if asked.at < send.event.at}
+    receipts = [each for link in links for each in case.receipts[link] if each.at > came]
+    proof = [each for each in receipts if each.behind or each.headers[b"receipt-id"] in earlier]
     return (case.kept(send) and not plain) or not (left or (proof and plain and send.receipt is None))
 
 
@@ -295,7 +303,8 @@ def a_receipt_passes(case: Case) -> Iterator[str]:
             enough = groups if scene.settings["all"] else 1
             enough = max(enough, len({who for who, _ in case.serving[key]})) if several and all_of else enough
             passed |= {name: sorted(found.values())[enough - 1]} if len(found) >= enough else {}
-        last = max([min(came[name].values()) for name in stay.receipts if name in came], default=-inf)
+        firsts = {name: min(came[name].values()) for name in stay.receipts if name in came}
+        last = max([at for name, at in firsts.items() if at <= stay.receipts[name].at], default=-inf)
         closed = stay.ended is not None and stay.ended.detail == "closed"
         # settings.md, `linger`: so much longer a slow network needs; what a killed relay has not sent is lost
         last = max(last, case.until[key] - max(0.5, case.lag) if closed else stay.end - case.within(3.0))
@@ -303,6 +312,8 @@ def a_receipt_passes(case: Case) -> Iterator[str]:
         for name, at in passed.items():
             # failover.md, "What `confirm` costs and needs": RabbitMQ answers COMMIT before the SENDs in it
             early = name in stay.asked and stay.asked[name].command == b"COMMIT" and slowest(case)
+            # translation.md, "NACK": of several brokers one has no such command
+            early = early or (name in stay.asked and stay.asked[name].at >= refused(case, stay))
             if at < last and name in stay.asked and name not in answered and not early:
                 yield f"{stay} did not read RECEIPT {name.decode()}, which the relay had at {at:.3f}"
 
@@ -313,6 +324,7 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
     `confirm` this holds for all that it sent.
     """
     sure = case.scene.confirm and case.scene.kind != "plain"
+    counted = case.counters.get("possibly_lost", 0)
     for send in case.sends:
         # failover.md, "What `confirm` costs and needs": RabbitMQ confirms COMMIT before what is in it, and the relay
         # believes it where an ERROR that names no receipt came meanwhile
@@ -327,6 +339,10 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
             held = Counter([each.who for each in took if each.at <= told or not case.seen])
             held.subtract([each.who for each in case.forgot.get(send.body, ())])
             if max(held.values(), default=0) <= 0:
+                # translation.md, "Receipts, ERRORs, DISCONNECT": it waits for receipts no longer than so long
+                if not (send.confirmed or send.known) and counted > 0:
+                    counted -= 1
+                    continue
                 had = "a RECEIPT for" if send.confirmed else "a relay that keeps"
                 yield f"{stay} has {had} {send}, which no broker has"
 
@@ -525,8 +541,11 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     # TLS and WebSocket do not show when a connection is over for the relay
     several = several or case.least["broker_tls"] or case.least["broker_web"]
     settled = {(each.who, each.session, each.body): each.at for each in reversed(case.of[What.SETTLED])}
+    soon = SOON + by_turns(case)
     for stay in () if case.rough else case.stays.values():
         named: set[tuple[str, int, bytes]] = set()
+        # limits.md, "Limits": who owes ACKs (`unacknowledged`) keeps the relay from seeing that a broker closed
+        unseen = troubles(case) if owing(case, stay) else []
         for ack, acked in stay.acks:
             name = ack.headers.get(b"transaction")
             end = ack if name is None else stay.over.get(name)
@@ -534,7 +553,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
             void = end is None or end.command == b"ABORT" or bool(stay.errors)
             # failover.md, "What `confirm` costs and needs": COMMIT succeeds without what RabbitMQ answers with an ERROR
             void = void or (name is not None and receipt is not None and case.erred(stay, ack.at, receipt.at))
-            until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(SOON)
+            until = inf if end is None or case.read(end) <= case.calm else case.read(end) + case.within(soon)
             until = until if receipt is None else receipt.at
             links = case.serving[stay.client, stay.number]
             given = [each.headers for link in links for each in case.receipts[link]]
@@ -565,9 +584,13 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                         # the ACK covers what this connection had given before; a second ACK is dropped
                         covered = [o for o in case.of[What.GAVE] if (o.who, o.session) == key[:2]]
                         covered = covered[: covered.index(e) + 1]
-                    due = case.until[key[:2]] > until + (patience if itself else 0.0)
+                    closed = receipt is None and any(o.who == e.who and e.at < o.at < came for o in unseen)
+                    due = case.until[key[:2]] > until + (patience if itself else 0.0) and not closed
                     due = due or (name is not None and receipt is not None)
                     due = due and e in covered and not (void or key in named)
+                    paused = [f for f in case.fates if f.detail == f"tcp://{e.who} is taken out of service"]
+                    # failover.md, "Planned switch-over": its own RECEIPT for a broker that does not go in time
+                    due = due and not (paused and receipt is not None and receipt.headers not in given)
                     if due and settled.get(key, inf) > until:
                         yield f"{stay} acknowledged {shown(e.body)} with {ack.frame}, and {e.who} has it"
                     named.add(key)
@@ -651,7 +674,8 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
         # failover.md, "nothing: it closed its connection": the broker that does not answer gets half of the time
         # the same page, "Together": for 5 seconds it asks no other; a half-closed client's time began at `halved`
         well = patience >= SOON and scene.settings["policy"] is not Policy.TOGETHER and stay.halved == inf
-        well = well and case.exact
+        # the same page, "When a client does get an ERROR": the next broker's refusal is final
+        well = well and case.exact and not case.goes
         well = well and any(a <= stay.end and stay.end + patience <= b for a, b in well_from)
         if sure and well and not (stay.orderly or stay.errors or stay.odd or chokes(case, stay)):
             yield f"{stay} left {send} behind, which no broker took in time, and one was well"
@@ -672,19 +696,24 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
 @rule_of_brokers
 def each_group_counts(case: Case) -> Iterator[str]:
     """What a group of a fan-out lacks at the end of a session is counted (failover.md, "Fan-out"), unless the group has
-    failed, and is left out: the same page, "A group has failed".
+    failed, and is left out: the same page, "A group has failed". It has no connection any more then.
     """
     scene, counters = case.scene, case.counters
     given_up = counters.get("fanout_errors") or counters.get("connects_rejected")
     if scene.kind != "fanout" or scene.alone or case.rough or given_up:
         return
-    failed = {each.who for each in case.fates if each.detail == "refuses"}
-    groups = {*scene.brokers} - failed - ({[*scene.brokers][-1]} if scene.routed else set())
+    refuse = {each.who for each in case.fates if each.detail == "refuses"}
+    failed = {*scene.brokers} if scene.tight else refuse
+    groups = {*scene.brokers} - ({[*scene.brokers][-1]} if scene.routed else set())
     sends = [each for each in case.sends if each.transaction is None and case.kept(each)]
     sends = [each for each in sends if not (scene.routed and each.destination.startswith(b"/queue/c"))]
     took = {each.body: {event.who for event in case.took.get(each.body, ())} for each in sends}
     sends = [each for each in sends if took[each.body] and promised(case, each)]  # others count once
-    lacking = [each for each in sends for _ in groups - took[each.body]]
+    lacking = []
+    for send in sends:
+        links = [each for each in case.serving[send.stay.client, send.stay.number] if each in case.versions]
+        there = {who for who, session in links if case.until[who, session] > case.read(send.event)}
+        lacking += [send] * len(groups - (failed - there) - took[send.body])
     counted = sum(counters.get(name, 0) for name in ("possibly_lost", "fanout_overflowed", "poison_refused"))
     if len(lacking) > counted:
         yield f"groups lack {len(lacking)} SENDs, and {counted} are counted: {' '.join(map(str, lacking))}"
@@ -779,9 +808,9 @@ def doubtful(case: Case, send: Sent) -> int:
     key = stay.client, stay.number
     served = any(case.since[each] <= came < case.until[each] for each in case.serving[key])
     # limits.md: what waits for a broker, or for its rate, counts even if it is in a transaction without a COMMIT
-    waits = any(each.detail.endswith("is taken out of service") for each in case.fates)
-    # failover.md, "A frame that costs brokers their connection": what comes behind it waits
-    waits = waits or any(b"priority" in each.headers for each in stay.sent)
+    moves = any(each.detail.endswith("is taken out of service") for each in case.fates)
+    # failover.md, "A frame that costs brokers their connection": so does what follows it
+    waits = moves or stay.odd
     aside = send.number is None and scene.kind != "plain" and case.exact and served and not waits
     if came == inf or aside:
         return 0
@@ -789,7 +818,10 @@ def doubtful(case: Case, send: Sent) -> int:
     if case.least["frames"] is None and (scene.kind == "plain" or not case.kept(send)):
         # failover.md, "What the client did when the broker died": the relay waits for no answer
         took = [(each.who, each.session) for each in case.took.get(send.body, ())]
-        took = [each for each in took if case.history.arrived[each][-1].behind]  # the relay closed it
+        # the relay closed it, and not because of an ERROR
+        ends = {each: case.history.arrived[each] for each in took}
+        ends = {each: [e for e in came if e.at == came[-1].at] for each, came in ends.items()}
+        took = [e for e, last in ends.items() if last[-1].behind and all(o.command != b"ERROR" for o in last)]
         fates = [*troubles(case), *[each for each in case.fates if each.who == "relay"]]
         ended = {each.who for each in fates if stay.began < each.at <= case.until[key]}
         gone = stay.end <= case.until[key] and min(stay.left, stay.faulty) == inf and "relay" not in ended
@@ -888,7 +920,9 @@ def causes(case: Case, stay: Stay) -> set[str]:
     lost = scene.settings["buffer"] < 1 << 20 and case.counters.get("brokers_lost")  # one that took nothing
     # failover.md, "What counts against a broker": who does not confirm in time what a client said that leaves is left;
     # the same page, "When the relay ends a session"
-    asked = min(stay.left, stay.halved, refused(case, stay)) < inf and case.least["disconnect_timeout"] < SOON
+    asked = min(stay.left, stay.halved, refused(case, stay)) < inf
+    asked = asked or any(each.command == b"DISCONNECT" for each in stay.sent)
+    asked = asked and (case.least["disconnect_timeout"] < SOON or case.lag >= 0.1)
     # the same page, "Routes"
     asked = asked or (scene.routed and any(each.who == [*scene.brokers][-1] for each in troubles(case)))
     found = {
@@ -920,6 +954,15 @@ def slowest(case: Case) -> float:
     return SLOWEST if any(product.late for product, _ in case.scene.brokers.values()) else 0.0
 
 
+def by_turns(case: Case) -> float:
+    """Return how many seconds the slowest broker takes to confirm all SENDs, where the relay may send each after the
+    answer to the one before, and an ACK behind them (failover.md, "A frame that costs brokers their connection"; or
+    `resend_buffer` has room for one).
+    """
+    turns = "frames_resent" in case.counters or case.least["buffer"] < 1 << 20
+    return slowest(case) * len(case.sends) * turns
+
+
 def chokes(case: Case, stay: Stay) -> bool:
     """Return whether a broker cannot read the client's login."""
     reads = not any(product.chokes for product, _ in case.scene.brokers.values())
@@ -937,10 +980,7 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     anything happens, or with heart-beats and several brokers while one is well. Who owes too many ACKs, or sent what
     ends sessions, waits. Times are longer where brokers are asked frame by frame, or go.
     """
-    scene, slow, first = case.scene, slowest(case), first_fate(case)
-    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before; and so
-    # where `resend_buffer` has room for one
-    late = slow * len(case.sends) * ("frames_resent" in case.counters or case.least["buffer"] < 1 << 20)
+    scene, slow, first, late = case.scene, slowest(case), first_fate(case), by_turns(case)
     calm = 40.0 + late if late else SOON + case.goes
     simple = case.exact and calm == SOON and scene.settings["policy"] is not Policy.TOGETHER
     beats = scene.kind == "failover" and not scene.routed and scene.settings["beats"] and undisturbed(case)

@@ -202,7 +202,8 @@ class End:
     def _note(self, frame: Frame | None = None, behind: int = 0) -> None:
         """Note that the relay, if this is its end, has read a frame, or that the connection is over for it."""
         arrived = None if self.peer is None else self.peer.arrived
-        if arrived is not None and not (arrived and arrived[-1].frame is None):
+        late = frame is not None and self.owner is not None and self.owner in self.net.over
+        if arrived is not None and not (late or (arrived and arrived[-1].frame is None)):
             arrived.append(Arrival(self.net.clock.now, frame, behind))
 
     @property
@@ -297,7 +298,7 @@ class Network:
     `silent` place never answers. While it is `lacking`, relays get no descriptors. `size` is that of a socket's buffers
     in bytes. `dead`: so many ends of relays were kept though both sides had closed. `clients`: the client and the
     number of its connection, by its address and by its session; `asking`: the one for which a relay connects now;
-    `ending`: when relays began to end sessions, by the same.
+    `ending`: when relays began to end sessions, by the same; `over`: those that are over, so that no answer counts.
     """
 
     def __init__(self, clock: Clock, chance: Random, weather: Weather) -> None:
@@ -310,6 +311,7 @@ class Network:
         self.clients: dict[object, tuple[str, int] | None] = {}
         self.asking: tuple[str, int] | None = None
         self.ending: dict[tuple[str, int] | None, float] = {}
+        self.over: set[tuple[str, int] | None] = set()
         self.dead = 0
         self.lacking = False
         self.size = 64 * 1024

@@ -94,9 +94,12 @@ def _connect(driver: RelayDriver, leg: Leg, endpoint: BrokerEndpoint) -> None:
 
 
 def _perform(driver: Driver, perform: Callable[..., None], effects: Sequence[Effect]) -> None:
-    """Stand for `Driver.perform`: let the network know when the relay begins to end a session."""
+    """Stand for `Driver.perform`: let the network know when the relay begins to end a session, and has."""
     if isinstance(driver, RelayDriver) and (driver.relay.ending or driver.relay.client.closed):
-        SOCKETS.net.ending.setdefault(_client(driver), SOCKETS.net.clock.now)
+        net, key = SOCKETS.net, _client(driver)
+        net.ending.setdefault(key, net.clock.now)
+        if driver.relay.client.closed:
+            net.over.add(key)
     perform(driver, effects)
 
 
@@ -164,7 +167,8 @@ class RelayProcess:
             yield f"an exception reached the reactor: {error!r}"
         if self.state.runtime.sockets:
             return  # their peers took too long: this is logged
-        for call in self.reactor.getDelayedCalls():
+        memory = self.state.runtime.memory  # it may look once more, until its process ends
+        for call in [each for each in self.reactor.getDelayedCalls() if each is not memory._next]:
             yield f"a call is left of a relay that has stopped: {call}"
         if self.reactor.open_ends():
             yield "sockets are left of a relay that has stopped"

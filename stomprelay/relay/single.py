@@ -429,6 +429,11 @@ class Single:
         """Return the link if it has a broker, which it may be leaving; otherwise no link."""
         return [self._link] if self._link.up or self._link.leaving else []
 
+    @property
+    def lacking(self) -> list[Link]:
+        """The link, if not everything that is kept for another broker is confirmed; otherwise no link."""
+        return [self._link] if self._resender is not None and not self._resender.safe else []
+
     def write_off(self, link: Link) -> int:
         """Forget the SENDs that the link's brokers have not confirmed, and return how many may be lost."""
         return link.write_off()

@@ -477,6 +477,26 @@ def test_lost_while_disconnect_waits(cut: Cut) -> None:
         assert over(play)
 
 
+@pytest.mark.parametrize("confirm", [False, True])
+def test_disconnect_is_confirmed_and_a_send_is_not(confirm: bool) -> None:
+    """When the time for its receipt is over, no other broker is sent the SEND: it is counted, and the log says so."""
+    with started(brokers=1, confirm=confirm) as play:
+        play.client_said((SEND if confirm else ASKING % (b"r", b"%b")) % b"x")
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.time_passes(5.01)
+        if confirm:
+            found(play)
+            assert marks(play.broker_reads()) == [b"!2:x"]
+            play.time_passes(5.01)
+        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_tells_client(RECEIPT % b"bye")
+        play.broker_goes()
+        play.client_is_closed()
+        assert over(play)
+        assert play.counters["possibly_lost"] == 1
+        assert play.noted(Event.DISCONNECTED).endswith("1 SEND may be lost")
+
+
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_brokers_that_close_at_disconnect(brokers: int) -> None:
     """Each is asked once more than it closed; then no other is sought, and the client is told: it closes anyway."""

@@ -457,14 +457,13 @@ class Shutdown:
 
     def close(self, how: How, note: Note) -> None:
         """Close all legs, the client's with `how`. Brokers get a DISCONNECT if they were sent none, because Artemis
-        may otherwise keep a message until its restart. Count what single groups lack. `note` reports the end of the
-        session; only the first call uses it.
+        may otherwise keep a message until its restart. Count what brokers lack. `note` reports the end of the session;
+        only the first call uses it.
         """
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()
         if not self._client.closed:
-            if not self._flow.coupled:
-                self.lose(self._flow.lacking)
+            self.lose(self._flow.lacking)
             if self._answering and not self.ending and note.facts.get("end") == End.CLIENT.value:
                 self._session.counters["clients_vanished"] += 1
                 note = vanished("client left, and has its answers")

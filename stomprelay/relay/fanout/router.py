@@ -320,7 +320,7 @@ class Target:
         live = self.live
         roomy = [member for member in live if not member.full]
         for member in live:
-            member.sole = member.sole and not member.safe
+            member.sole = member.holds or (member.sole and not member.safe)
         if len(roomy) == len(live):
             if any(member.short for member in live) and all(member.safe for member in live):
                 for member in live:
