@@ -48,6 +48,36 @@ def test_groups_that_can_part_producers_from_consumers(settings: dict[str, Any],
     assert ",".join(each.name for each in upstream(**settings).parts) == parts
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["/queue/a"], "must be a list of pairs"),
+        ([["/queue/{a}", "/queue/x"]], '"/queue/{a}" and "/queue/x" must have the same parts'),
+        ([["/queue/{a:percentage}", "/queue/{a}"]], 'did you mean "percent"?'),
+        ([["/queue/{a}{b}", "/queue/{b}{a}"]], "parts stand in braces, each once, with text between two"),
+        ([["/queue/{A}", "/queue/x"]], "parts stand in braces"),
+        (
+            [["/queue/a", "/queue/x"], ["/queue/a", "/queue/y"]],
+            "/queue/a, which comes first, takes all its names",
+        ),
+        (
+            [["/queue/{a}", "/queue/{a}"], ["/queue/b", "/q/b"]],
+            "/queue/{a}, which comes first, takes all its names",
+        ),
+        ([["/queue/a", "/q/x"], ["/queue/b", "/q/x"]], "/queue/a and /queue/b would be one place, /q/x"),
+        (
+            [["/queue/{a}", "/q/{a}"], ["/topic/{b}", "/q/{b}"]],
+            "/queue/{a} and /topic/{b} would be one place, /q/{b}",
+        ),
+    ],
+)
+def test_a_map_of_names_that_does_not_lead_back(names: list[Any], said: str) -> None:
+    """The error names the rows."""
+    found = refusal(map={"names": names})
+    assert found.startswith("f: upstream.main.map.names: ")
+    assert said in found
+
+
 def test_the_embedded_broker_reads_no_proxy_header() -> None:
     """Said where the uri stands in the file, and where the command line moves the upstream there."""
     said = "upstream.main.proxy_protocol: the embedded broker (memory:) does not read the PROXY protocol"
