@@ -1,0 +1,50 @@
+"""Clients that were written for ActiveMQ, with its names, and RabbitMQ behind the relay."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.brokers import Broker
+from tests.e2e.fleet import Fleet, fleet, nodes
+from tests.e2e.load import drain
+from tests.e2e.raw import body, headers
+from tests.e2e.talker import Talker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.broker]
+
+
+@pytest.fixture
+def named(tmp_path: Path, rabbitmq: Broker) -> Iterator[Fleet]:
+    """Run a relay to RabbitMQ for clients that use ActiveMQ's names."""
+    with nodes(rabbitmq) as members:
+        config = f"""
+uri = "failover:({members[0].uri})"
+confirm = true
+[upstream.main.map]
+names = [["/queue/{{name}}", "/queue/{{name:percent}}"], ["/topic/{{name}}", "/topic/{{name:hash}}"]]
+"""
+        with fleet(tmp_path, members, config) as running:
+            yield running
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_names_of_another_product(named: Fleet, queue: str, version: str) -> None:
+    """A queue with a slash in its name, which RabbitMQ refuses, and a topic's wildcard, which it does not know."""
+    place, topic = f"{queue}/orders/new", queue.replace("/queue/", "/topic/")
+    with Talker.at(named.port, version) as client:
+        client.subscribe(place, "a", "client-individual")
+        client.subscribe(f"{topic}.>", "b", "auto")
+        for number in range(3):
+            client.send(place, b"%d" % number)
+            client.send(f"{topic}.x.y", b"%d" % number)
+        found: dict[bytes, list[bytes]] = {}
+        for _ in range(6):
+            message = client.message()
+            found.setdefault(headers(message)[b"destination"], []).append(body(message))
+            if headers(message)[b"destination"] == place.encode():
+                client.acknowledge(message)
+        sent = [b"0", b"1", b"2"]
+        assert found == {place.encode(): sent, f"{topic}.x.y".encode(): sent}
+        client.leave()
+    assert drain(named.nodes[0].broker.port, f"{queue}%2Forders%2Fnew") == []
