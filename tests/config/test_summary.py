@@ -50,6 +50,8 @@ keep_alive_eol = 0
 close_on_error = true
 proxy_protocol = true
 client_address_header = "x-client"
+[upstream.main.map]
+names = [["/queue/{name}", "/queue/{name:percent}"], ["a", "b"]]
 [upstream.main.tls]
 ca = "/b.pem"
 certificate = "/own.pem"
@@ -72,6 +74,7 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
         "relay",
         "at a stop sessions have 20 s to deliver what their clients sent",
         "handover another relay may take over at /run/relay/handover",
+        "names /queue/{name} is /queue/{name:percent}, a is b",
         "log from info on",
         "listener public",
         "endpoint tcp:1",

@@ -95,6 +95,9 @@ class NameMap:
 
     rows: tuple[NameRow, ...]
 
+    def __str__(self) -> str:
+        return ", ".join([f"{row.client.text} is {row.broker.text}" for row in self.rows])
+
     @cached_property
     def _spelled(self) -> Callable[[bytes], bytes]:
         return lru_cache(_REMEMBERED)(self._to_broker)
