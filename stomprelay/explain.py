@@ -11,6 +11,7 @@ from stomprelay.relay.bridge import Bridge, Edit, Editing, asked, bridges_betwee
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy
+from stomprelay.relay.model.names import NameMap
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import Accord, Offer, spell_versions
@@ -48,8 +49,8 @@ _PARAGRAPH: Final = "   "
 
 class Explanation:
     """Explains the frames between one client and one broker. `client` and `broker` are STOMP versions. If a version is
-    None, it is 1.2 until CONNECT or CONNECTED names another version. `refused`: the number of frames that could not be
-    translated.
+    None, it is 1.2 until CONNECT or CONNECTED names another version. `names`: how the broker spells destinations.
+    `refused`: the number of frames that could not be translated.
     """
 
     def __init__(
@@ -58,9 +59,11 @@ class Explanation:
         broker: bytes | None = None,
         product: Profile = AUTO,
         loss: LossPolicy = Listener.loss,
+        names: NameMap | None = None,
     ) -> None:
         self.refused = 0
         self._loss = loss
+        self._names = names
         self._product = product
         self._accepted = Listener.versions if client is None else frozenset({client})
         self._client = DIALECTS[client] if client else V1_2
@@ -82,7 +85,8 @@ class Explanation:
         self._pair()
 
     def _pair(self) -> None:
-        bridges = bridges_between(self._client.version, self._broker.version, self._product.name, self._loss)
+        versions = self._client.version, self._broker.version
+        bridges = bridges_between(*versions, self._product.name, self._loss, names=self._names)
         self._spoken = bridges.broker
         self._to_broker = self._noting(bridges.to_broker)
         self._to_client = self._noting(bridges.to_client)

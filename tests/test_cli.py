@@ -254,6 +254,21 @@ def test_explain_a_file(tmp_path: Path, capsys: Capture) -> None:
     assert refused(capsys, "explain", str(empty)) == f"{empty}: there is no frame in it"
 
 
+def test_explain_names(tmp_path: Path, capsys: Capture) -> None:
+    """With a configuration, destinations are spelled as its upstream says."""
+    file, config = tmp_path / "frames", tmp_path / "relay.toml"
+    file.write_bytes(b"SEND\ndestination:/queue/a/b\n\n\0")
+    one = '[upstream.one]\nuri = "tcp://b"\n[upstream.one.map]\nnames = [["/queue/{a}", "/queue/{a:percent}"]]\n'
+    config.write_text(one)
+    assert main(["explain", "--config", str(config), str(file)]) == 0
+    assert "name places: takes out destination; puts in destination:/queue/a%2Fb" in capsys.readouterr().out
+    config.write_text(f'{one}[upstream.two]\nuri = "tcp://c"\n[listener.public]\nupstream = "one"\n')
+    assert main(["explain", "--config", str(config), "--upstream", "one", str(file)]) == 0
+    assert "%2Fb" in capsys.readouterr().out
+    said = refused(capsys, "explain", "--config", str(config), "--upstream", "none", str(file))
+    assert said == f"{config}: --upstream: name one of one"
+
+
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 def test_explain_stdin(capsys: Capture, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     """Without a file, or with a dash; octets are not decoded on the way."""

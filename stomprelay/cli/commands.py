@@ -9,7 +9,7 @@ from pathlib import Path
 
 import stomprelay
 from stomprelay.cli import asking, configuration, passwd
-from stomprelay.config import ConfigError
+from stomprelay.config import ConfigError, load
 from stomprelay.explain import Explanation
 from stomprelay.files import files
 from stomprelay.journal import command as journal
@@ -150,6 +150,10 @@ def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         default=LossPolicy.REPLACE.value,
         help="what to do with a value that the other version cannot express; default: %(default)s",
     )
+    explain.add_argument(
+        "--config", metavar="FILE", help="a configuration; the broker's names are those of its upstream"
+    )
+    explain.add_argument("--upstream", metavar="NAME", help="default: the only one of the configuration")
     explain.add_argument("file", nargs="?", default="-", metavar="FILE", help="default: standard input")
     explain.set_defaults(run=_explain)
 
@@ -159,11 +163,19 @@ def _explain(options: argparse.Namespace) -> int:
         text = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
     except OSError as error:
         raise ConfigError(f"{options.file}: cannot be read: {error.strerror}") from None
+    names = None
+    if options.config is not None:
+        upstreams = {each.name: each for each in load(options.config).upstreams}
+        name = options.upstream or (next(iter(upstreams)) if len(upstreams) == 1 else None)
+        if name not in upstreams:
+            raise ConfigError(f"{options.config}: --upstream: name one of {', '.join(upstreams)}")
+        names = upstreams[name].names
     explanation = Explanation(
         options.client and options.client.encode(),
         options.broker and options.broker.encode(),
         PROFILES[options.profile],
         LossPolicy(options.loss),
+        names,
     )
     paragraphs = 0
     for paragraph in explanation.paragraphs(text):

@@ -410,6 +410,21 @@ def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
     raise Refused(f"{command} cannot be said to the broker", "its STOMP version has no such command")
 
 
+def _placing(step: Editing | None) -> Editing:
+    """Return a step that also gives the places in a frame the names that the other side uses."""
+
+    def name_places(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
+        edit = AS_IT_IS if step is None else step(bridge, frame, session)
+        drop, add = edit
+        for name in () if edit is NOTHING else PLACED:
+            value = None if name in drop else frame.header(name, bridge.source)
+            if value is not None and (renamed := bridge.renamed(value)) != value:
+                drop, add = (*drop, name), ((name, renamed), *add)
+        return Edit(drop, add) if add else edit
+
+    return name_places
+
+
 class Step(NamedTuple):
     """An edit of `commands`. The edit is made if there are no `facts`, if the dialects differ in one of the facts, or
     if the bridge is `tracked` and the step `tracks`.
@@ -486,6 +501,8 @@ class Bridge:
         for command in source.commands - target.commands:
             if not tracked or command not in self.steps:
                 self.steps[command] = refuse
+        if renames is not None:
+            self.steps |= {command: _placing(self.steps.get(command)) for command in _PLACING}
         self.selectors = selectors
         self.renames = renames
         self.judges = source.version != target.version
@@ -525,15 +542,6 @@ class Bridge:
     def renamed(self, place: bytes) -> bytes:
         """Return the other side's name of a place."""
         return place if self.renames is None else self.renames(place)
-
-    def _placed(self, frame: Frame, edit: Edit) -> Edit:
-        """Return an edit that also gives the places in a frame the names that the other side uses."""
-        drop, add = edit
-        for name in PLACED:
-            value = None if name in drop else frame.header(name, self.source)
-            if value is not None and (renamed := self.renamed(value)) != value:
-                drop, add = (*drop, name), ((name, renamed), *add)
-        return Edit(drop, add) if add else edit
 
     def carry(self, frame: Frame, session: Session) -> bytes:
         """Return the bytes for the other leg; empty if that leg is not sent the frame. Raises as `head` does."""
@@ -580,8 +588,6 @@ class Bridge:
             edit = AS_IT_IS if step is None else step(self, frame, session)
             if edit is NOTHING:
                 return b""
-            if self.renames is not None and frame.command in _PLACING:
-                edit = self._placed(frame, edit)
             alike = frame.plain or not self.judges or (self._only_cr and self._without_cr(frame))
             if alike and edit is AS_IT_IS:
                 head = None
