@@ -192,6 +192,7 @@ def ruled(listener: Listener, rules: Sequence[tuple[AccessRule, frozenset[str]]]
     if not own:
         return listener
     allow = listener.rules is not None and listener.rules.allow
-    return replace(
-        listener, rules=AccessRules(own, allow, naming(each.profile.naming for each in listener.upstreams()))
-    )
+    upstreams = [*listener.upstreams()]
+    maps = tuple([each.names for each in upstreams if each.names is not None])
+    names = naming(each.profile.naming for each in upstreams)._replace(maps=maps)
+    return replace(listener, rules=AccessRules(own, allow, names))

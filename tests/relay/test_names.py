@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from stomprelay.config.values import name_map
+from stomprelay.relay.model.profile import RABBITMQ
+from stomprelay.relay.model.rules import AccessRule, AccessRules
 from tests.playbook import CUTS, Cut, Playbook, in_all_cuts, in_all_pairs, joined
 from tests.relay.failing import moves, started
 from tests.relay.frames import RECEIPT, send, tell
@@ -105,6 +107,16 @@ def test_the_next_broker() -> None:
     assert again.startswith(b"SUBSCRIBE\nid:1\ndestination:/queue/a%2Fb\n\n\0")
     assert b"SEND\nrelay-resent:true\n" in again
     assert again.count(b"destination:/queue/a%2Fb\n") == 2
+
+
+@pytest.mark.parametrize("name", [b"/queue/orders", b"/amq/queue/shop.orders", b"shop.orders"])
+def test_a_rule(name: bytes) -> None:
+    """It has the clients' names, and holds for all other names that the product has for the same place."""
+    naming = RABBITMQ.naming._replace(maps=(ROWS,))
+    rules = AccessRules((AccessRule(1, allow=False, send=("/queue/orders",)),), True, naming)
+    play = joined(b"1.2", b"1.2", over=lambda each: replace(each, names=ROWS), rules=rules)
+    play.client_says(send(b"1", name, receipt="r"))
+    play.client_gets_error(b"not allowed", receipt=b"r")
 
 
 @pytest.mark.parametrize("cut", CUTS[:2])

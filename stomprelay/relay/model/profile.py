@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from stomprelay.relay.model.names import NameMap
 from stomprelay.wire.dialect import ESCAPES, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import MESSAGE_HEADER, NACK
@@ -96,7 +97,8 @@ class Naming(NamedTuple):
     `spellings`: patterns of whole destinations, each with the first name of the place. `kin`: patterns of first names.
     Each comes with a first name of the other kind that means the same place. `bound`: the header of a SUBSCRIBE to a
     topic that names the subscription's queue. `dead_letters`: the two headers that name the exchange and the routing
-    key for a queue's dead letters. `known`: whether the product is known.
+    key for a queue's dead letters. `known`: whether the product is known. `maps`: which names of clients these names
+    are, if the clients use others.
     """
 
     spellings: tuple[tuple[re.Pattern[str], str], ...] = ()
@@ -104,6 +106,7 @@ class Naming(NamedTuple):
     bound: bytes | None = None
     dead_letters: tuple[bytes, bytes] | None = None
     known: bool = True
+    maps: tuple[NameMap, ...] = ()
 
     def names(self, destination: str) -> list[str]:
         """Return a destination, and all first names of the place that it names; each name once."""
@@ -111,6 +114,9 @@ class Naming(NamedTuple):
         for _ in range(_STEPS):
             before = len(found)
             found.update(dict.fromkeys(_expanded([*found], self.spellings)))
+            found.update(
+                {each.to_client(name.encode()).decode(): None for each in self.maps for name in [*found]}
+            )
             if len(found) == before:
                 break
         return [*found]
