@@ -5,10 +5,21 @@ from typing import Any
 
 import pytest
 
+from stomprelay.config.listener import ruled
 from stomprelay.config.values import name_map
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.relay.model.rules import AccessRule, AccessRules
-from tests.playbook import CUTS, Cut, Playbook, in_all_cuts, in_all_pairs, joined
+from tests.playbook import (
+    CUTS,
+    SAY_HELLO,
+    Cut,
+    Playbook,
+    in_all_cuts,
+    in_all_pairs,
+    joined,
+    listener,
+    upstream,
+)
 from tests.relay.failing import moves, started
 from tests.relay.frames import RECEIPT, send, tell
 
@@ -112,9 +123,12 @@ def test_the_next_broker() -> None:
 @pytest.mark.parametrize("name", [b"/queue/orders", b"/amq/queue/shop.orders", b"shop.orders"])
 def test_a_rule(name: bytes) -> None:
     """It has the clients' names, and holds for all other names that the product has for the same place."""
-    naming = RABBITMQ.naming._replace(maps=(ROWS,))
-    rules = AccessRules((AccessRule(1, allow=False, send=("/queue/orders",)),), True, naming)
-    play = joined(b"1.2", b"1.2", over=lambda each: replace(each, names=ROWS), rules=rules)
+    rule = AccessRule(1, allow=False, send=("/queue/orders",)), frozenset({"public"})
+    front = listener(upstream(names=ROWS, profile=RABBITMQ), rules=AccessRules((), True))
+    play = Playbook(ruled(front, [rule]))
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_welcomes(b"1.2", "rabbitmq")
+    play.client_reads()
     play.client_says(send(b"1", name, receipt="r"))
     play.client_gets_error(b"not allowed", receipt=b"r")
 
