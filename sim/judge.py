@@ -986,7 +986,7 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     beats = scene.kind == "failover" and not scene.routed and scene.settings["beats"] and undisturbed(case)
     # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
     versions = [*scene.versions, *[each for _, each in scene.brokers.values()]]
-    hangs = any(each.detail == "hangs" for each in case.fates)
+    hangs = len({each.who for each in case.fates if each.detail == "hangs"})
     for stay in case.stays.values():
         if without_relay(case, stay) or chokes(case, stay) or owing(case, stay) or stay.odd:
             continue
@@ -994,11 +994,11 @@ def everybody_is_served(case: Case) -> Iterator[str]:
         well = spells(case) if beats and not old else []
         for since, until, what in _waits(case, stay):
             soon = ENOUGH if what == "CONNECTED" else 3.0 + slow
-            # failover.md, "How long it takes": who hangs at DISCONNECT has all of `disconnect_timeout`, and then each
-            # other broker may leave a CONNECT without an answer for `connect_timeout`; configuration.md, "Half-closed
-            # connections": the relay says DISCONNECT for who has closed its sending direction
+            # failover.md, "How long it takes": each broker that hangs leaves a CONNECT without an answer for
+            # `connect_timeout`, and who hangs at DISCONNECT has all of `disconnect_timeout` first; configuration.md,
+            # "Half-closed connections": the relay says DISCONNECT for who has closed its sending direction
             leaves = since == stay.left or stay.halved < until
-            enough = ENOUGH + 2.0 * (len(scene.brokers) - 1) * (hangs and leaves)
+            enough = ENOUGH + 2.0 * (len(scene.brokers) - 1 if hangs and leaves else max(hangs - 1, 0))
             clock = [(case.calm, inf, calm)] * (stay.faulty == inf)
             clock += [(-inf, first, soon), *[(*each, enough) for each in well]] * simple
             for start, end, most in clock:
