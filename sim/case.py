@@ -262,10 +262,10 @@ def _read_by_relay(case: Case) -> None:
             case.until[key] = min([arrived[-1].at, *error])
         for each in arrived:
             case.came[id(each.frame)] = each.at
-            # failover.md, "Fan-out": the relay leaves a broker that sends an ERROR, and a group at the second one
-            goes_on = b"receipt-id" in each.headers or each.headers.get(b"message") in farewells.get(
-                key[0], ()
-            )
+            # failover.md, "Fan-out": the relay leaves a broker that sends an ERROR, and a group at the second one; an
+            # ERROR for a frame that all groups must have ends the session
+            asked = b"receipt-id" in each.headers and not case.scene.settings["all"]
+            goes_on = asked or each.headers.get(b"message") in farewells.get(key[0], ())
             leaves = case.scene.kind == "fanout" and not goes_on
             if each.command == b"ERROR" and (leaves or each.at == case.until[key]):
                 break
