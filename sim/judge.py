@@ -310,12 +310,13 @@ def a_receipt_passes(case: Case) -> Iterator[str]:
         # settings.md, `linger`: so much longer a slow network needs; what a killed relay has not sent is lost
         last = max(last, case.until[key] - max(0.5, case.lag) if closed else stay.end - case.within(3.0))
         answered = {each.headers.get(b"receipt-id") for each in stay.errors}.union(stay.receipts)
-        for name, at in passed.items():
+        # translation.md, "NACK": of several brokers one has no such command
+        until = refused(case, stay)
+        for name in [each for each in passed if each in stay.asked and each not in answered]:
+            asked, at = stay.asked[name], passed[name]
             # failover.md, "What `confirm` costs and needs": RabbitMQ answers COMMIT before the SENDs in it
-            early = name in stay.asked and stay.asked[name].command == b"COMMIT" and slowest(case)
-            # translation.md, "NACK": of several brokers one has no such command
-            early = early or (name in stay.asked and stay.asked[name].at >= refused(case, stay))
-            if at < last and name in stay.asked and name not in answered and not early:
+            early = asked.command == b"COMMIT" and slowest(case)
+            if at < last and asked.at < until and not early:
                 yield f"{stay} did not read RECEIPT {name.decode()}, which the relay had at {at:.3f}"
 
 
@@ -542,7 +543,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     # TLS and WebSocket do not show when a connection is over for the relay
     several = several or case.least["broker_tls"] or case.least["broker_web"]
     settled = {(each.who, each.session, each.body): each.at for each in reversed(case.of[What.SETTLED])}
-    soon = SOON + by_turns(case)
+    soon, details = SOON + by_turns(case), {each.detail for each in case.fates}
     for stay in () if case.rough else case.stays.values():
         named: set[tuple[str, int, bytes]] = set()
         # limits.md, "Limits": who owes ACKs (`unacknowledged`) keeps the relay from seeing that a broker closed
@@ -589,7 +590,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                     due = case.until[key[:2]] > until + (patience if itself else 0.0) and not closed
                     due = due or (name is not None and receipt is not None)
                     due = due and e in covered and not (void or key in named)
-                    paused = [f for f in case.fates if f.detail == f"tcp://{e.who} is taken out of service"]
+                    paused = f"tcp://{e.who} is taken out of service" in details
                     # failover.md, "Planned switch-over": its own RECEIPT for a broker that does not go in time
                     due = due and not (paused and receipt is not None and receipt.headers not in given)
                     if due and settled.get(key, inf) > until:
