@@ -11,7 +11,7 @@ from stomprelay.relay.bridge import Bridge, Edit, Editing, asked, bridges_betwee
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy
-from stomprelay.relay.model.names import NameMap
+from stomprelay.relay.model.mapping import MapSettings
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import Accord, Offer, spell_versions
@@ -49,7 +49,7 @@ _PARAGRAPH: Final = "   "
 
 class Explanation:
     """Explains the frames between one client and one broker. `client` and `broker` are STOMP versions. If a version is
-    None, it is 1.2 until CONNECT or CONNECTED names another version. `names`: how the broker spells destinations.
+    None, it is 1.2 until CONNECT or CONNECTED names another version. `map`: how frames are said to the broker.
     `refused`: the number of frames that could not be translated.
     """
 
@@ -59,11 +59,11 @@ class Explanation:
         broker: bytes | None = None,
         product: Profile = AUTO,
         loss: LossPolicy = Listener.loss,
-        names: NameMap | None = None,
+        map: MapSettings | None = None,
     ) -> None:
         self.refused = 0
         self._loss = loss
-        self._names = names
+        self._map = map or MapSettings()
         self._product = product
         self._accepted = Listener.versions if client is None else frozenset({client})
         self._client = DIALECTS[client] if client else V1_2
@@ -86,7 +86,9 @@ class Explanation:
 
     def _pair(self) -> None:
         versions = self._client.version, self._broker.version
-        bridges = bridges_between(*versions, self._product.name, self._loss, names=self._names)
+        bridges = bridges_between(
+            *versions, self._product.name, self._loss, spoken=self._map.at(self._product.name)
+        )
         self._spoken = bridges.broker
         self._to_broker = self._noting(bridges.to_broker)
         self._to_client = self._noting(bridges.to_client)

@@ -163,19 +163,19 @@ def _explain(options: argparse.Namespace) -> int:
         text = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
     except OSError as error:
         raise ConfigError(f"{options.file}: cannot be read: {error.strerror}") from None
-    names = None
+    mapped = None
     if options.config is not None:
         upstreams = {each.name: each for each in load(options.config).upstreams}
         name = options.upstream or (next(iter(upstreams)) if len(upstreams) == 1 else None)
         if name not in upstreams:
             raise ConfigError(f"{options.config}: --upstream: name one of {', '.join(upstreams)}")
-        names = upstreams[name].names
+        mapped = upstreams[name].map
     explanation = Explanation(
         options.client and options.client.encode(),
         options.broker and options.broker.encode(),
         PROFILES[options.profile],
         LossPolicy(options.loss),
-        names,
+        mapped,
     )
     paragraphs = 0
     for paragraph in explanation.paragraphs(text):

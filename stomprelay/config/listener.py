@@ -11,8 +11,9 @@ from stomprelay.config.address import server
 from stomprelay.config.settings import SETTINGS
 from stomprelay.config.table import ConfigTable, built
 from stomprelay.config.values import reference, references
+from stomprelay.relay.model.features import PRODUCTS
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
-from stomprelay.relay.model.profile import naming
+from stomprelay.relay.model.profile import PROFILES, naming
 from stomprelay.relay.model.rules import USER, AccessRule, AccessRules
 from stomprelay.relay.model.upstream import Upstream
 
@@ -184,6 +185,11 @@ def _check_who(table: ConfigTable, rule: AccessRule, listener: Listener) -> None
         )
 
 
+def _products(upstream: Upstream) -> tuple[str, ...]:
+    """Return the products that the brokers of an upstream may be."""
+    return (upstream.profile.name,) if upstream.profile.name in PRODUCTS else PRODUCTS
+
+
 def ruled(listener: Listener, rules: Sequence[tuple[AccessRule, frozenset[str]]]) -> Listener:
     """Return the listener with its rules, in the file's order. A listener with rules denies by default. `rules`: each
     rule with the names of the listeners to which it applies.
@@ -193,6 +199,10 @@ def ruled(listener: Listener, rules: Sequence[tuple[AccessRule, frozenset[str]]]
         return listener
     allow = listener.rules is not None and listener.rules.allow
     upstreams = [*listener.upstreams()]
-    maps = tuple([each.names for each in upstreams if each.names is not None])
-    names = naming(each.profile.naming for each in upstreams)._replace(maps=maps)
+    spoken = [each.map.at(product) for each in upstreams for product in _products(each)]
+    maps = tuple([each.names for each in spoken if each is not None and each.names.rows])
+    profiles = [
+        PROFILES[name] for each in upstreams for name in (each.profile.name, each.map.clients) if name
+    ]
+    names = naming(each.naming for each in profiles)._replace(maps=maps)
     return replace(listener, rules=AccessRules(own, allow, names))

@@ -160,7 +160,16 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "tls": Setting(takes=NOW),
     },
     "upstream.NAME.limits": _FRAME_LIMITS,
-    "upstream.NAME.map": {"names": Setting(values.name_map)},
+    "upstream.NAME.map": {
+        "clients": Setting(values.product, "map.clients"),
+        "names": Setting(values.name_rows, "map.names"),
+        "headers": Setting(values.map_headers, "map.headers"),
+        "ignore": Setting(values.ignored, "map.ignore"),
+        "nack": Setting(values.nacks, "map.nack"),
+        "temporary_queues": Setting(values.flag, "map.temporary"),
+        "route": Setting(values.flag, "map.route"),
+        "message_size": Setting(values.count, "map.message_size"),
+    },
     "upstream.NAME.health": {
         "failures": Setting(values.count, "checks.failures"),
         "pause": Setting(values.seconds, "checks.pause"),

@@ -214,7 +214,8 @@ def _upstream(upstream: Upstream) -> str:
             ("keep-alive EOLs", f"every {upstream.keep_alive:g} s" if upstream.keep_alive else "never"),
             ("client's address", _introduction(upstream)),
             ("on ERROR", "the session ends" if upstream.close_on_error else "the broker decides"),
-            *([] if upstream.names is None else [("names", str(upstream.names))]),
+            *[("clients", f"written for {each}") for each in [upstream.map.clients] if each],
+            *[("names", ", ".join(map(str, each))) for each in [upstream.map.names] if each],
         ],
     )
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
+from fnmatch import translate
 from ipaddress import ip_address
 from math import inf
 from typing import Final, NamedTuple, TypeVar
@@ -16,11 +17,21 @@ from urllib.parse import urlsplit
 
 from stomprelay.config.table import nearest
 from stomprelay.journal.settings import ALL, NOTHING
+from stomprelay.relay.model.features import NACKS, PRODUCTS
 from stomprelay.relay.model.listener import ANY_ORIGIN
+from stomprelay.relay.model.mapping import (
+    FUNCTIONS,
+    IGNORED,
+    LEFT_OUT,
+    NACKING,
+    REFUSE,
+    Addition,
+    HeaderRow,
+)
 from stomprelay.relay.model.names import PARTED, SPELLINGS, NameMap, NameRow, Pattern
 from stomprelay.session.subscriptions import MODES
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.names import CONNECT_HEADERS
+from stomprelay.wire.names import CONNECT_HEADERS, MESSAGE, SEND, SUBSCRIBE, UNSUBSCRIBE
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -389,18 +400,87 @@ def _name_pattern(value: object) -> Pattern:
     return Pattern(found)
 
 
-def name_map(value: object) -> NameMap:
-    """Return a map of names from a list of pairs: a pattern of clients' names, and one of the broker's names."""
-    if not isinstance(value, list) or not all(isinstance(each, list) and len(each) == 2 for each in value):
+product: Final = choice({each: each for each in PRODUCTS})
+
+
+def name_rows(value: object) -> tuple[NameRow, ...]:
+    """Return rows of names from a list of pairs: a pattern of clients' names, and one of the broker's names. A third
+    entry may be the broker's product.
+    """
+    if not isinstance(value, list) or not all(
+        isinstance(each, list) and len(each) in (2, 3) for each in value
+    ):
         raise _unfit('a list of pairs, such as [["/queue/{name}", "/queue/{name:percent}"]]', value)
-    rows = [NameRow(_name_pattern(client), _name_pattern(broker)) for client, broker in value]
-    for client, broker in rows:
+    rows = [
+        NameRow(_name_pattern(each[0]), _name_pattern(each[1]), *map(product, each[2:])) for each in value
+    ]
+    for client, broker, _ in rows:
         if sorted(client.parts) != sorted(broker.parts):
             raise ValueError(f"{shown(client.text)} and {shown(broker.text)} must have the same parts")
-    found = NameMap(tuple(rows))
-    if (clash := found.clash()) is not None:
-        raise ValueError(clash)
-    return found
+    for each in PRODUCTS:
+        found = NameMap(tuple([row for row in rows if row.product in (None, each)]))
+        if (clash := found.clash()) is not None:
+            raise ValueError(clash)
+    return tuple(rows)
+
+
+def _map_header(value: object) -> HeaderRow | Addition:
+    """Return one row of `map.headers`."""
+    if not isinstance(value, dict):
+        raise _unfit('a list of tables, such as [{ on = "SEND", header = "expires", drop = true }]', value)
+    unknown = next((key for key in value if key not in _HEADER_KEYS), None)
+    if unknown is not None:
+        raise ValueError(f"there is no key {unknown}; {nearest(unknown, _HEADER_KEYS)}")
+    on = _commands(value.get("on", "SEND"))
+    name = text(value.get("header", "")).encode()
+    at = product(value["product"]) if "product" in value else None
+    if len({"add", "drop", "becomes"} & set(value)) != 1:
+        raise ValueError(f"{shown(name.decode())}: say one of add, drop and becomes")
+    if ("destination" in value) != ("add" in value) or ("value" in value and "becomes" not in value):
+        raise ValueError(f"{shown(name.decode())}: destination belongs to add, and value to becomes")
+    if "add" in value:
+        glob = re.compile(translate(text(value["destination"])).encode())
+        return Addition(on, glob, name, text(value["add"]).encode(), at)
+    if "drop" in value:
+        return HeaderRow(on, name, name, LEFT_OUT, at)
+    return HeaderRow(on, name, text(value["becomes"]).encode(), _value(value.get("value", "same")), at)
+
+
+_HEADER_KEYS: Final = ("on", "header", "product", "destination", "add", "drop", "becomes", "value")
+_commands: Final = several(
+    choice({each.decode(): each for each in (SEND, SUBSCRIBE, UNSUBSCRIBE, MESSAGE)}), "a command, or a list"
+)
+_value: Final = choice(FUNCTIONS)
+
+
+def map_headers(value: object) -> tuple[HeaderRow | Addition, ...]:
+    """Return the rows of `map.headers`."""
+    if not isinstance(value, list):
+        raise _unfit("a list of tables", value)
+    return tuple([_map_header(each) for each in value])
+
+
+_nack: Final = choice({each: each for each in NACKING})
+
+
+def nacks(value: object) -> dict[str, str]:
+    """Return what a NACK is to do, by product, from one word for all products or from a table."""
+    found = value if isinstance(value, dict) else dict.fromkeys(PRODUCTS, value)
+    read = {product(name): _nack(does) for name, does in found.items()}
+    for name, does in read.items() if isinstance(value, dict) else ():
+        if does != REFUSE and does not in NACKS[name]:
+            raise ValueError(f"{name} cannot {does}; {nearest(does, [REFUSE, *NACKS[name]])}")
+    return read
+
+
+features: Final = several(
+    choice({each: each for each in sorted(IGNORED)}), "a feature, or a list of features"
+)
+
+
+def ignored(value: object) -> frozenset[str]:
+    """Return the features that clients may use although brokers lack them."""
+    return frozenset(features(value))
 
 
 header_patterns: Final = several(_header_pattern, "a header, or a list of such")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stomprelay.relay.effects import NewHead
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.relay.model.names import NameMap
+from stomprelay.relay.model.mapping import MAPPED, PLACED, PLACING, BrokerMap, First
 from stomprelay.relay.model.profile import AUTO as AUTO_PROFILE
 from stomprelay.relay.model.profile import GENERIC, PROFILES, Profile, detect
 from stomprelay.relay.model.upstream import Upstream
@@ -125,22 +125,17 @@ class Spelling:
 
 
 class Edit(NamedTuple):
-    """Headers to remove, and decoded headers to put in front."""
+    """Headers to remove, and decoded headers to put in front; perhaps another command."""
 
     drop: tuple[bytes, ...] = ()
     add: tuple[tuple[bytes, bytes], ...] = ()
+    command: bytes | None = None
 
 
 AS_IT_IS: Final = Edit()
 NOTHING: Final = Edit(())
 """The edit of a frame that the other leg is not sent."""
 
-
-Renaming = Callable[[bytes], bytes]
-"""A function that returns the name that the other side uses for a place."""
-PLACED: Final = (DESTINATION, b"reply-to", b"original-destination")
-"""The headers whose values name places."""
-_PLACING: Final = frozenset({SEND, SUBSCRIBE, UNSUBSCRIBE, MESSAGE})
 
 Editing = Callable[["Bridge", Frame, Session], Edit]
 """A function that returns what a bridge changes in a frame of a session."""
@@ -369,7 +364,9 @@ def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
         if row is not None and session.delivered(row, len(names), 1):
             return AS_IT_IS
     name = frame.header(SUBSCRIPTION, source)
-    destination = bridge.renamed(frame.header(DESTINATION, source) or b"")
+    destination = frame.header(DESTINATION, source) or b""
+    if bridge.spoken is not None:
+        destination = bridge.spoken.to_client(destination, session)
     subscription = session.subscriptions.delivered(name, destination)
     drop: tuple[bytes, ...] = ()
     add: tuple[tuple[bytes, bytes], ...] = ()
@@ -410,19 +407,19 @@ def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
     raise Refused(f"{command} cannot be said to the broker", "its STOMP version has no such command")
 
 
-def _placing(step: Editing | None) -> Editing:
-    """Return a step that also gives the places in a frame the names that the other side uses."""
+def _mapped(step: Editing | None) -> Editing:
+    """Return a step that also says the frame as the other side knows places and headers."""
 
-    def name_places(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
+    def map_frame(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
+        source = bridge.source
+        mapped = bridge.mapped(frame.command, lambda name: frame.header(name, source), session)
         edit = AS_IT_IS if step is None else step(bridge, frame, session)
-        drop, add = edit
-        for name in () if edit is NOTHING else PLACED:
-            value = None if name in drop else frame.header(name, bridge.source)
-            if value is not None and (renamed := bridge.renamed(value)) != value:
-                drop, add = (*drop, name), ((name, renamed), *add)
-        return Edit(drop, add) if add else edit
+        if edit is NOTHING or mapped == AS_IT_IS:
+            return edit
+        add = [each for each in mapped.add if each[0] not in edit.drop]
+        return Edit((*edit.drop, *mapped.drop), (*add, *edit.add), mapped.command)
 
-    return name_places
+    return map_frame
 
 
 class Step(NamedTuple):
@@ -472,7 +469,7 @@ class Bridge:
     the broker's dialect, if frames pass to the broker as they came. `names`: the versions differ, and the target names
     deliveries by the broker's own names, not by tokens of ours. `names_subscriptions`: the target must be told an id of
     each subscription, even if the client gave none. `misreads`: the other side may read a receipt with a backslash or a
-    CR as a different receipt. `renames`: returns the other side's name of a place; None if both sides use the same.
+    CR as a different receipt. `spoken`: how the broker's product says places and headers; None: as the clients do.
     """
 
     def __init__(
@@ -484,7 +481,7 @@ class Bridge:
         selectors: bool = True,
         tracked: bool = False,
         facing: Dialect | None = None,
-        renames: Renaming | None = None,
+        spoken: BrokerMap | None = None,
     ) -> None:
         self.source = source
         self.target = target
@@ -501,10 +498,10 @@ class Bridge:
         for command in source.commands - target.commands:
             if not tracked or command not in self.steps:
                 self.steps[command] = refuse
-        if renames is not None:
-            self.steps |= {command: _placing(self.steps.get(command)) for command in _PLACING}
+        if spoken is not None:
+            self.steps |= {command: _mapped(self.steps.get(command)) for command in MAPPED}
         self.selectors = selectors
-        self.renames = renames
+        self.spoken = spoken
         self.judges = source.version != target.version
         self.alike = source.delivery is target.delivery
         self.names = self.judges and target.delivery is not DeliveryNaming.ACK
@@ -534,14 +531,33 @@ class Bridge:
             self.loss,
             selectors=self.selectors,
             tracked=self.tracked,
-            renames=self.renames,
+            spoken=self.spoken,
         )
         other.steps = steps
         return other
 
-    def renamed(self, place: bytes) -> bytes:
-        """Return the other side's name of a place."""
-        return place if self.renames is None else self.renames(place)
+    def mapped(self, command: bytes, first: First, session: Session, *, known: bool = False) -> Edit:
+        """Return what the broker's places and headers change in a frame. Raises `Refused`. See `BrokerMap.change`."""
+        spoken = self.spoken
+        if spoken is None:
+            return AS_IT_IS
+        drop, add, said = spoken.change(command, first, session, known=known)
+        for name in PLACED if command in PLACING else ():
+            value = None if name in drop else first(name)
+            if value is not None and (renamed := spoken.to_broker(value, session, command)) != value:
+                drop, add = (*drop, name), ((name, renamed), *add)
+        return Edit(drop, add, said)
+
+    def placed(
+        self, command: bytes, place: bytes, session: Session
+    ) -> tuple[bytes, tuple[tuple[bytes, bytes], ...]] | None:
+        """Return the broker's name of a frame's destination, and the headers that the frame gets for it; None if the
+        frame must be looked at. Raises `Refused`.
+        """
+        spoken = self.spoken
+        if spoken is None or spoken.refuses(command, place):
+            return None
+        return spoken.to_broker(place, session, command), spoken.added(command, place)
 
     def carry(self, frame: Frame, session: Session) -> bytes:
         """Return the bytes for the other leg; empty if that leg is not sent the frame. Raises as `head` does."""
@@ -557,12 +573,14 @@ class Bridge:
         if self._heard is not None:
             asked = next((value for name, value in headers if name == RECEIPT_HEADER), None)
             self._note(asked, self._heard, session)
+        names = dict(reversed(headers))
+        drop, add, said = self.mapped(command, names.get, session, known=True)
         lines = [
-            self._line(name, self.renamed(value) if name in PLACED else value, command, session)
-            for name, value in headers
+            self._line(name, value, command, session)
+            for name, value in [*add, *[each for each in headers if each[0] not in drop]]
             if name != CONTENT_LENGTH
         ]
-        return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
+        return b"\n".join([said or command, *filter(None, lines), b""]) + b"\n" + END
 
     def leave(self, receipt: bytes, session: Session) -> bytes:
         """Return the frame with which the relay leaves a broker. Its RECEIPT shows that earlier frames were read."""
@@ -643,10 +661,11 @@ class Bridge:
 
     def _opening(self, frame: Frame, edit: Edit, session: Session) -> bytes:
         """Return the command line and the headers that the edit puts in front, without the last LF."""
+        command = edit.command or frame.command
         if not edit.add:
-            return frame.command
+            return command
         added = [self._line(name, value, frame.command, session) for name, value in edit.add]
-        return b"\n".join([frame.command, *added])
+        return b"\n".join([command, *added])
 
     def _line(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
         """Return a header line without its LF; empty if the header is left out, see `LossPolicy`."""
@@ -721,6 +740,35 @@ _LINES: Final = re.compile(
 class ToClient(Bridge):
     """A bridge to a client. It first removes from a MESSAGE the headers that relays add for themselves."""
 
+    def mapped(self, command: bytes, first: First, session: Session, *, known: bool = False) -> Edit:
+        """See `Bridge.mapped`."""
+        spoken = self.spoken
+        if spoken is None or command is not MESSAGE:
+            return AS_IT_IS
+        drop, add, _ = spoken.change_back(first, session)
+        for name in PLACED:
+            value = first(name)
+            if value is not None and (renamed := spoken.to_client(value, session)) != value:
+                drop, add = (*drop, name), ((name, renamed), *add)
+        place = first(DESTINATION)
+        if place is not None and spoken.subscriptions(place):
+            subscription = session.subscriptions.delivered(
+                first(SUBSCRIPTION), spoken.to_client(place, session)
+            )
+            if subscription is not None and spoken.subscribes(subscription.destination):
+                added = [each for each in add if each[0] != DESTINATION]
+                drop, add = (*drop, DESTINATION), ((DESTINATION, subscription.destination), *added)
+        return Edit(drop, add)
+
+    def placed(
+        self, command: bytes, place: bytes, session: Session
+    ) -> tuple[bytes, tuple[tuple[bytes, bytes], ...]] | None:
+        """See `Bridge.placed`."""
+        spoken = self.spoken
+        return (
+            None if spoken is None or spoken.subscriptions(place) else (spoken.to_client(place, session), ())
+        )
+
     def head(self, frame: Frame, session: Session) -> bytes | None:
         """See `Bridge.head`."""
         if frame.command is not MESSAGE:
@@ -730,7 +778,7 @@ class ToClient(Bridge):
         if _LINES.search(data, start, body):
             bare = frame.with_lines(_LINES.sub(b"", data[start:body]), body=False)
         head = None
-        if self.judges or self.renames or (self.tracked and session.subscriptions.acknowledging):
+        if self.judges or self.spoken or (self.tracked and session.subscriptions.acknowledging):
             head = super().head(bare, session)
         return bare.data if head is None and bare is not frame else head
 
@@ -789,23 +837,22 @@ def bridges_between(
     *,
     tracked: bool = False,
     parting: bool = False,
-    names: NameMap | None = None,
+    spoken: BrokerMap | None = None,
 ) -> Bridges:
     """Return the bridges between two versions. Between equal versions they translate nothing. `tracked`: the relay
-    records all deliveries. `parting`: see `Parting`. `names`: the broker's names of places, if it has others.
+    records all deliveries. `parting`: see `Parting`. `spoken`: how the broker says places and headers, if otherwise.
     """
     product = PROFILES[profile]
     ours = DIALECTS[client]
-    spoken = product.dialects[broker]
+    theirs = product.dialects[broker]
     equal = client == broker
     to_broker = Parting if parting else Bridge
-    target, facing = (ours, spoken) if equal else (spoken, None)
-    out, back = (None, None) if names is None else (names.to_broker, names.to_client)
-    selectors, source = product.selectors, GENERIC.dialects[client] if equal else spoken
+    target, facing = (ours, theirs) if equal else (theirs, None)
+    selectors, source = product.selectors, GENERIC.dialects[client] if equal else theirs
     return Bridges(
-        to_broker(ours, target, loss, selectors=selectors, tracked=tracked, facing=facing, renames=out),
-        ToClient(source, ours, loss, tracked=tracked, renames=back),
-        spoken,
+        to_broker(ours, target, loss, selectors=selectors, tracked=tracked, facing=facing, spoken=spoken),
+        ToClient(source, ours, loss, tracked=tracked, spoken=spoken),
+        theirs,
     )
 
 
@@ -881,9 +928,9 @@ def to_client(
             session.received_all(given)
             return True
         width = len(run.rule.wants)
-        if bridge.renames is not None:
+        if bridge.spoken is not None:
             width -= 1
-            if not _renamed_back(run, bridge, width):
+            if not _renamed_back(run, bridge, session, width):
                 return False
         if bridge.judges:
             return _delivered(run, bridge, session, width)
@@ -901,8 +948,8 @@ def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts:
         message = Rule(MESSAGE, unless, wants, parts=True)
     else:
         message = Rule(MESSAGE, OWN, () if naming is None else DELIVERED[naming])
-    if bridge.renames is not None:
-        placed = (*message.unless, *PLACED[1:])
+    if bridge.spoken is not None:
+        placed = (*message.unless, *PLACED[1:], *bridge.spoken.touched(MESSAGE))
         message = message._replace(unless=placed, wants=(*message.wants, DESTINATION), parts=True)
     if ours:
         return message, Rule(RECEIPT, (), (RECEIPT_ID,), stays=True)
@@ -910,18 +957,17 @@ def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts:
     return (message, receipt) if receipts else (message,)
 
 
-def _renamed_back(run: Run, bridge: Bridge, width: int) -> bool:
+def _renamed_back(run: Run, bridge: Bridge, session: Session, width: int) -> bool:
     """Give MESSAGEs the clients' names of their places, and take these out of the run's values, which then have `width`
     columns. Return False if each frame must be looked at.
     """
     table, step = run.values.split(b"\n")[:-1], width + 1
-    spelled = _spelled(table[width::step], bridge)
+    spelled = _spelled(MESSAGE, table[width::step], bridge, session)
     if spelled is None:
         return False
     del table[width::step]
     run.values = b"".join([b"%b\n" % each for each in table])
-    changed = (DESTINATION,) if spelled else ()
-    return not spelled or (not bridge.judges and bridge.spelling.respell(run, changed, changed, spelled))
+    return not spelled.names or (not bridge.judges and bridge.spelling.respell(run, *spelled))
 
 
 def _delivered(run: Run, bridge: Bridge, session: Session, width: int) -> bool:
@@ -969,17 +1015,16 @@ def to_broker(
             return not run.rule.wants or session.acknowledged(run.values)
         if alike and not (run.values and run.values.startswith(run.place * run.count)):
             return False
-        names: tuple[bytes, ...] = ()
-        values: bytes | None = b""
-        if bridge.renames is not None:
+        spelled: Spelled | None = _AS_SPELLED
+        if bridge.spoken is not None:
             place = run.last_frame(bridge.source).raw(DESTINATION) if alike else None
-            values = _spelled(run.values.split(b"\n")[:-1] if place is None else [place] * run.count, bridge)
-            names = (DESTINATION,) if values else ()
-        if values is None:
+            places = run.values.split(b"\n")[:-1] if place is None else [place] * run.count
+            spelled = _spelled(SEND, places, bridge, session)
+        if spelled is None:
             return False
-        if (bridge.judges or names) and not bridge.spelling.respell(run, names, names, values):
+        if (bridge.judges or spelled.names) and not bridge.spelling.respell(run, *spelled):
             return False
-        if bridge.renames is not None and not alike:
+        if bridge.spoken is not None and not alike:
             run.values = b""  # receipts stand in none of these frames
         unasked = run.count
         if run.values and not alike:
@@ -1000,11 +1045,12 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool, alike: bool) -
     unless: tuple[bytes, ...] = ()
     wants: tuple[bytes, ...] = ()
     asks, judged = (RECEIPT_HEADER,), (TRANSACTION, *RESERVED)
-    renames = bridge.renames is not None
-    if renames and sends and not (bridge.tracked and parts):
+    spoken = bridge.spoken
+    if spoken is not None and sends and not (bridge.tracked and parts):
         wants = PLACE if alike else PLACE[:1]
-        rules.append(Rule(SEND, (*asks, *judged, *PLACED[1:]), wants, not alike, parts=True))
-    elif renames:
+        looked = (*asks, *judged, *PLACED[1:], *spoken.touched(SEND))
+        rules.append(Rule(SEND, looked, wants, not alike, parts=True))
+    elif spoken is not None:
         pass
     elif sends and bridge.tracked:
         exact, places = bridge.judges and parts, PLACE if alike else ()
@@ -1018,26 +1064,48 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool, alike: bool) -
         unless = TRANSACTION, RECEIPT_HEADER, *SAID_BESIDE.get(naming, ())
         wants = ACKNOWLEDGED[naming]
     commands = [each for each in (ACK, NACK) if each in bridge.target.commands]
+    if spoken is not None:
+        commands = [ACK] if spoken.nack is not None else commands
+        unless = (*unless, *spoken.touched(ACK))
     return *rules, *(Rule(each, unless, wants, parts=bridge.judges) for each in commands)
 
 
-def _spelled(places: list[bytes], bridge: Bridge) -> bytes | None:
-    """Return the other side's names of these places, as they are spelled, each with an LF behind it; none if all are
-    the same, and None if each must be looked at.
-    """
-    names = {}
+class Spelled(NamedTuple):
+    """Headers that frames of a run lose, and names and values of headers that they get: see `Spelling.respell`."""
+
+    drop: tuple[bytes, ...] = ()
+    names: tuple[bytes, ...] = ()
+    values: bytes = b""
+
+
+_AS_SPELLED: Final = Spelled()
+
+
+def _spelled(command: bytes, places: list[bytes], bridge: Bridge, session: Session) -> Spelled | None:
+    """Return how frames with these places are said to the other side; None if each must be looked at."""
+    made: dict[bytes, tuple[bytes, ...]] = {}
+    renames, added = False, None
     for place in dict.fromkeys(places):
         said = bridge.source.decode_all(place + b"\n")
         try:
-            renamed = None if said is None else bridge.renamed(said[0])
+            found = None if said is None else bridge.placed(command, said[0], session)
         except StompError:
-            renamed = None
-        if renamed is None or not bridge.target.speakable(renamed):
+            found = None
+        if found is None or not bridge.target.speakable(found[0]):
             return None
-        names[place] = place if said == [renamed] else bridge.target.encode(renamed)
-    if all(place == name for place, name in names.items()):
-        return b""
-    return b"".join([b"%b\n" % names[place] for place in places])
+        names = tuple([name for name, _ in found[1]])
+        if added not in (None, names):
+            return None
+        added = names
+        same = said == [found[0]]
+        renames |= not same
+        spelled = place if same else bridge.target.encode(found[0])
+        made[place] = (spelled, *[bridge.target.encode(value) for _, value in found[1]])
+    if not renames:
+        made = {place: values[1:] for place, values in made.items()}
+    changed = (DESTINATION,) if renames else ()
+    lines = {place: b"".join([b"%b\n" % each for each in values]) for place, values in made.items()}
+    return Spelled(changed, (*changed, *(added or ())), b"".join([lines[place] for place in places]))
 
 
 def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:

@@ -367,6 +367,8 @@ class Relay:
             subscriptions=Subscriptions(listener.subscriptions),
             kept=Budget(listener.budget),
             active_at=now,
+            epoch=self.counters.epoch,
+            client_id=let.offer.first(b"client-id") or b"",
         )
         renewal = None if listener.renew is None else Renewal(listener.renew, client, self._outbox)
         guard = UNGUARDED

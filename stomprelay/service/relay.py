@@ -144,7 +144,8 @@ class RelayService(MultiService):
         self.config = config
         run = os.urandom(4).hex()
         shared = {} if inherited is None else {"total": inherited.kept}
-        sessions = Sessions(config.listeners, None if inherited is None else inherited.room)
+        room = None if inherited is None else inherited.room
+        sessions = Sessions(config.listeners, room, clock() / 1e9 - seconds())
         memory = SessionMemory(
             reactor, seconds, memory_limit(config.memory), sessions, trim=return_freed_memory, **shared
         )

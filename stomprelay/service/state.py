@@ -58,11 +58,13 @@ def _cost(listener: Listener) -> int:
 class ListenerSessions:
     """The running sessions of one listener, and its counters. New sessions use `listener`. `on_end` is called when a
     session has ended. `cost`: how many descriptors a session may need, one for its client and one for each group.
-    `limiter` limits connections and traffic of clients.
+    `limiter` limits connections and traffic of clients. `epoch`: see `Counters`.
     """
 
-    def __init__(self, listener: Listener, on_end: Callable[[], None] = lambda: None) -> None:
-        self.counters: Final = Counters()
+    def __init__(
+        self, listener: Listener, on_end: Callable[[], None] = lambda: None, epoch: float = 0.0
+    ) -> None:
+        self.counters: Final = Counters(epoch)
         self.limiter: Final = Limiter(listener.rates)
         self._drivers: dict[RelayDriver, tuple[tuple[Scope, str], ...]] = {}
         self._counts: dict[tuple[Scope, str], int] = {}
@@ -121,9 +123,16 @@ class Sessions:
     """The sessions of all listeners. Copy the collection before you end a session. `listeners` has the sessions of each
     configured listener by its name, `removed` those of each removed listener. `stopping`: no new session is accepted.
     `draining`: new clients are refused for now. `on_end` gets the number of remaining sessions.
+    `epoch`: see `Counters`.
     """
 
-    def __init__(self, listeners: Iterable[Listener], on_end: Callable[[int], object] | None = None) -> None:
+    def __init__(
+        self,
+        listeners: Iterable[Listener],
+        on_end: Callable[[int], object] | None = None,
+        epoch: float = 0.0,
+    ) -> None:
+        self._epoch = epoch
         self.listeners: dict[str, ListenerSessions] = {}
         self.removed: dict[str, ListenerSessions] = {}
         self.change(listeners)
@@ -139,7 +148,7 @@ class Sessions:
         for each in listeners:
             found = known.pop(each.name, None)
             if found is None:
-                found = ListenerSessions(each, self._ended)
+                found = ListenerSessions(each, self._ended, self._epoch)
             elif found.listener is not each and found.change(each):
                 ruled.append(found)
             self.listeners[each.name] = found

@@ -164,6 +164,7 @@ class Session:
     only the first of a client's sessions counts them. `sent_to`: the destinations of the client's last SENDs, if
     destinations are counted. `_orders`: gives deliveries their numbers; the client's sessions with several brokers
     (`beside`, `_neighbours`) share it. `active_at`: when the last bytes came that were not a beat, in seconds.
+    `epoch`: the time since 1970 at which the clock of `active_at` was 0. `client_id`: that of CONNECT; empty: none.
     """
 
     name: bytes
@@ -175,6 +176,8 @@ class Session:
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     kept: Budget = field(default_factory=Budget)
     active_at: float = 0.0
+    epoch: float = 0.0
+    client_id: bytes = b""
     transactions: dict[bytes, Transaction] = field(default_factory=lambda: _NO_TRANSACTIONS)
     receipts: dict[bytes, Transaction | None] = field(default_factory=lambda: _NO_RECEIPTS)
     misreads: dict[bytes, deque[bytes]] = field(default_factory=lambda: _NONE_MISREAD)
@@ -204,11 +207,19 @@ class Session:
             most_transactions=self.most_transactions,
             subscriptions=Subscriptions(self.subscriptions.most),
             kept=self.kept,
+            epoch=self.epoch,
+            client_id=self.client_id,
             _orders=self._orders,
             _neighbours=self._neighbours,
         )
         self._neighbours.append(another)
         return another
+
+    @property
+    def wall(self) -> int:
+        """The milliseconds since 1970 when the last bytes came."""
+        first = self._neighbours[0] if self._neighbours else self
+        return int((self.epoch + first.active_at) * 1000)
 
     def client_sent(self, frames: int) -> None:
         """Count frames that were received from the client."""

@@ -56,7 +56,8 @@ _NOWHERE: Final[dict[bytes, OrderedDict[bytes, Subscription]]] = {}
 @dataclass(slots=True, eq=False, repr=False)
 class Subscriptions:
     """The open subscriptions of one client, oldest first. `acknowledging`: the number of subscriptions with ACKs,
-    including recently ended ones. `most`: how many may be open.
+    including recently ended ones. `acknowledged`: the number of open ones with ACKs, `cumulative`: with cumulative
+    ACKs. `most`: how many may be open.
     """
 
     most: int = 65536
@@ -68,6 +69,8 @@ class Subscriptions:
     _closed: tuple[Subscription, ...] = ()
     _made: int = 0
     acknowledging: int = 0
+    acknowledged: int = 0
+    cumulative: int = 0
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -99,6 +102,7 @@ class Subscriptions:
             self._close(replaced)
             self.acknowledging -= replaced.ack != AUTO
         self.acknowledging += subscription.ack != AUTO
+        self._count(subscription, 1)
         if self._by_id is _NONE:
             self._by_id, self._by_destination = OrderedDict(), {}
         self._by_id[subscription.id] = subscription
@@ -157,8 +161,13 @@ class Subscriptions:
         closed, self._closed = self._closed, ()
         return closed
 
+    def _count(self, subscription: Subscription, by: int) -> None:
+        self.acknowledged += by * (subscription.ack != AUTO)
+        self.cumulative += by * (subscription.ack == CUMULATIVE)
+
     def _close(self, subscription: Subscription) -> None:
         subscription.close()
+        self._count(subscription, -1)
         self._closed = (*self._closed, subscription)
         del self._by_id[subscription.id]
         same = self._by_destination[subscription.destination]

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from stomprelay.config.listener import ruled
-from stomprelay.config.values import name_map
+from stomprelay.config.values import name_rows
+from stomprelay.relay.model.mapping import MapSettings
+from stomprelay.relay.model.names import NameMap
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from tests.playbook import (
@@ -23,19 +25,20 @@ from tests.playbook import (
 from tests.relay.failing import moves, started
 from tests.relay.frames import RECEIPT, send, tell
 
-ROWS = name_map(
+ROWS = name_rows(
     [
         ["/queue/orders", "/queue/shop.orders"],
         ["/topic/{rest}", "/topic/{rest:hash}"],
         ["/queue/{name}", "/queue/{name:percent}"],
     ]
 )
+NAMES, MAP = NameMap(ROWS), MapSettings(names=ROWS)
 CLIENT, BROKER = b"/queue/a/b", b"/queue/a%2Fb"
 
 
 def mapped(client: bytes = b"1.2", broker: bytes = b"1.2", cut: Cut = Cut.WHOLE, **settings: Any) -> Playbook:
     """A playbook with the rows, over a plain address."""
-    return joined(client, broker, cut=cut, over=lambda each: replace(each, names=ROWS, **settings))
+    return joined(client, broker, cut=cut, over=lambda each: replace(each, map=MAP, **settings))
 
 
 def message(destination: bytes, more: bytes = b"") -> bytes:
@@ -58,7 +61,7 @@ def message(destination: bytes, more: bytes = b"") -> bytes:
 )
 def test_names(client: bytes, broker: bytes) -> None:
     """Each name has one name on the other side, and comes back as it was."""
-    assert (ROWS.to_broker(client), ROWS.to_client(broker)) == (broker, client)
+    assert (NAMES.to_broker(client), NAMES.to_client(broker)) == (broker, client)
 
 
 @in_all_cuts
@@ -107,7 +110,7 @@ def test_a_wildcard(cut: Cut) -> None:
 
 def test_the_next_broker() -> None:
     """It is sent subscriptions and unconfirmed SENDs by its own names."""
-    play = started(confirm=True, names=ROWS)
+    play = started(confirm=True, map=MAP)
     play.client_tells_broker(
         b"SUBSCRIBE\nid:1\ndestination:/queue/a/b\n\n\0", b"SUBSCRIBE\ndestination:/queue/a%2Fb\nid:1\n\n\0"
     )
@@ -115,7 +118,7 @@ def test_the_next_broker() -> None:
     assert b"destination:/queue/a%2Fb\n" in play.broker_reads()
     moves(play)
     again = play.broker_reads()
-    assert again.startswith(b"SUBSCRIBE\nid:1\ndestination:/queue/a%2Fb\n\n\0")
+    assert again.startswith(b"SUBSCRIBE\ndestination:/queue/a%2Fb\nid:1\n\n\0")
     assert b"SEND\nrelay-resent:true\n" in again
     assert again.count(b"destination:/queue/a%2Fb\n") == 2
 
@@ -124,7 +127,7 @@ def test_the_next_broker() -> None:
 def test_a_rule(name: bytes) -> None:
     """It has the clients' names, and holds for all other names that the product has for the same place."""
     rule = AccessRule(1, allow=False, send=("/queue/orders",)), frozenset({"public"})
-    front = listener(upstream(names=ROWS, profile=RABBITMQ), rules=AccessRules((), True))
+    front = listener(upstream(map=MAP, profile=RABBITMQ), rules=AccessRules((), True))
     play = Playbook(ruled(front, [rule]))
     play.client_says(SAY_HELLO[b"1.2"])
     play.broker_welcomes(b"1.2", "rabbitmq")

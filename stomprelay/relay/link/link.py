@@ -377,7 +377,7 @@ class Handshake:
             self._link.listener.loss,
             tracked=self._link.resender is not None,
             parting=product.parts_silently and self.broker.path is not None,
-            names=upstream.names,
+            spoken=upstream.map.at(product.name),
         )
         self.leg.enter(LegState.CONNECTED, bridges.broker)
         self.leg.heartbeat.agree(

@@ -52,10 +52,13 @@ COUNTERS: Final = {
 
 
 class Counters(dict[str, int]):
-    """Counts by name. All names of COUNTERS are there from the start."""
+    """Counts by name. All names of COUNTERS are there from the start. `epoch`: the time since 1970 at which the relay's
+    clock was 0.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: float = 0.0) -> None:
         super().__init__(dict.fromkeys(COUNTERS, 0))
+        self.epoch = epoch
 
 
 PLACES: Final = 100

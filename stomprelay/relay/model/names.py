@@ -5,13 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from stomprelay.wire.errors import Refused
 
-PARTED: Final = re.compile(r"\{([a-z]\w*)(?::([a-z]+))?\}", re.ASCII)
+PARTED: Final = re.compile(r"\{([a-z]\w*)(?::([a-z+]+))?\}", re.ASCII)
 """Matches a part of a pattern: `{part}` or `{part:spelling}`."""
 
-_LONGEST: Final = 256
+LONGEST: Final = 256
 """Longer names are not remembered."""
 _REMEMBERED: Final = 1024
 
@@ -23,14 +24,19 @@ class Spelling(NamedTuple):
     read: Callable[[bytes], bytes] = bytes
 
 
+# RabbitMQ takes no other escape in a name, and escapes more when it says one.
+_PERCENT: Final = Spelling(lambda value: value.replace(b"/", b"%2F"), unquote_to_bytes)
+# The rest of a topic's words: `>` of ActiveMQ is `#` of RabbitMQ and Artemis.
+_HASH: Final = Spelling(
+    lambda value: re.sub(rb"(?:(?<=\.)|^)>\Z", b"#", value),
+    lambda value: re.sub(rb"(?:(?<=\.)|^)#\Z", b">", value),
+)
 SPELLINGS: Final = {
     "": Spelling(),
-    # RabbitMQ takes no other escape in the name of a queue.
-    "percent": Spelling(lambda value: value.replace(b"/", b"%2F"), lambda value: value.replace(b"%2F", b"/")),
-    # The rest of a topic's words: `>` of ActiveMQ is `#` of RabbitMQ and Artemis.
-    "hash": Spelling(
-        lambda value: re.sub(rb"(?:(?<=\.)|^)>\Z", b"#", value),
-        lambda value: re.sub(rb"(?:(?<=\.)|^)#\Z", b">", value),
+    "percent": _PERCENT,
+    "hash": _HASH,
+    "hash+percent": Spelling(
+        lambda value: _PERCENT.said(_HASH.said(value)), lambda value: _HASH.read(_PERCENT.read(value))
     ),
 }
 
@@ -83,10 +89,17 @@ class Pattern:
 
 
 class NameRow(NamedTuple):
-    """Names that clients use, and the broker's names of the same places. Both have the same parts."""
+    """Names that clients use, and the broker's names of the same places. Both have the same parts. `product`: the
+    brokers for which the row is; None: for all.
+    """
 
     client: Pattern
     broker: Pattern
+    product: str | None = None
+
+    def __str__(self) -> str:
+        at = "" if self.product is None else f" at {self.product}"
+        return f"{self.client.text} is {self.broker.text}{at}"
 
 
 @dataclass(frozen=True)
@@ -94,9 +107,6 @@ class NameMap:
     """How names are spelled for a broker. The first row that matches a name counts; other names stay as they are."""
 
     rows: tuple[NameRow, ...]
-
-    def __str__(self) -> str:
-        return ", ".join([f"{row.client.text} is {row.broker.text}" for row in self.rows])
 
     @cached_property
     def _spelled(self) -> Callable[[bytes], bytes]:
@@ -110,15 +120,15 @@ class NameMap:
         """Return the broker's name for a client's. Raises `Refused` if the broker's name would come back as another
         one, so that two names of clients would be one place.
         """
-        return (self._spelled if len(name) <= _LONGEST else self._to_broker)(name)
+        return (self._spelled if len(name) <= LONGEST else self._to_broker)(name)
 
     def to_client(self, name: bytes) -> bytes:
         """Return the client's name for a broker's."""
-        return (self._said if len(name) <= _LONGEST else self._to_client)(name)
+        return (self._said if len(name) <= LONGEST else self._to_client)(name)
 
     def _to_broker(self, name: bytes) -> bytes:
         spelled = name
-        for client, broker in self.rows:
+        for client, broker, _ in self.rows:
             values = client.read(name)
             if values is not None:
                 spelled = broker.said(values)
@@ -128,7 +138,7 @@ class NameMap:
         return spelled
 
     def _to_client(self, name: bytes) -> bytes:
-        for client, broker in self.rows:
+        for client, broker, _ in self.rows:
             values = broker.read(name)
             if values is not None:
                 return client.said(values)
@@ -140,7 +150,7 @@ class NameMap:
         """
         for number, row in enumerate(self.rows):
             sample = row.client.sample
-            for client, broker in self.rows[:number]:
+            for client, broker, _ in self.rows[:number]:
                 if client.read(sample) is not None:
                     return f"{row.client.text}: {client.text}, which comes first, takes all its names"
                 if broker.read(row.broker.sample) is not None:
@@ -148,3 +158,7 @@ class NameMap:
             if self._to_client(row.broker.sample) != sample:
                 return f"{row.client.text}: {row.broker.text} does not lead back to it"
         return None
+
+
+NO_NAMES: Final = NameMap(())
+"""The map of a broker that spells names as clients do."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy
-from stomprelay.relay.model.names import NameMap
+from stomprelay.relay.model.mapping import MapSettings
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.leg import Terms
@@ -48,7 +48,7 @@ class Upstream:
     rebalance_rate         how many sessions a second move to a broker that is back; 0: none
     drain_timeout          how long a session that is to move waits for a quiet moment
     policy                 how a broker is chosen; None: each group has its own policy
-    names                  how the brokers spell the clients' destinations; None: as the clients do
+    map                    how clients' frames are said to the brokers, by their product
     connected              whether a message at one broker of a group reaches consumers at the others
     """
 
@@ -78,7 +78,7 @@ class Upstream:
     drain_timeout: float = 5.0
     policy: Policy | None = None
     connected: bool = False
-    names: NameMap | None = None
+    map: MapSettings = field(default=MapSettings())
     checks: Checks = field(default=Checks())
 
     @property

@@ -1,0 +1,244 @@
+"""What clients of one product use, and what another product calls it: the facts from which the maps between products
+are made. Tests ask real brokers for each fact (`tests/e2e/test_products.py`).
+"""
+
+import re
+from enum import Enum
+from typing import Final, NamedTuple
+
+from stomprelay.relay.model.names import NameRow, Pattern
+from stomprelay.wire.names import ACK, NACK, SEND, SUBSCRIBE, TRANSACTION, UNSUBSCRIBE
+
+ACTIVEMQ, ARTEMIS, RABBITMQ = PRODUCTS = ("activemq", "artemis", "rabbitmq")
+"""The products between which there are maps."""
+
+
+class Unit(Enum):
+    """What the value of a header means."""
+
+    TEXT = "text"
+    EPOCH = "milliseconds since 1970; 0: never"
+    PERIOD = "milliseconds from now on"
+    MESSAGES = "messages"
+    BYTES = "bytes"
+    CONVERTING = "a selector that compares text with numbers"
+    TYPED = "a selector that compares text with numbers only behind CONVERSION"
+
+
+CONVERSION: Final = b"convert_string_expressions:"
+"""Begins a selector that compares text with numbers."""
+
+
+class Said(NamedTuple):
+    """A header in the words of one product."""
+
+    name: bytes
+    unit: Unit = Unit.TEXT
+
+
+class Feature(NamedTuple):
+    """What clients use by a header of `commands`. `said`: the header, by product; a product that is missing has no such
+    feature. `why`: what happens at such a product if the client is not refused.
+    """
+
+    name: str
+    commands: tuple[bytes, ...]
+    said: dict[str, Said]
+    why: str = ""
+
+
+def _feature(
+    name: str,
+    commands: tuple[bytes, ...],
+    activemq: Said | None,
+    artemis: Said | None,
+    rabbitmq: Said | None,
+    why: str = "",
+) -> Feature:
+    columns = zip(PRODUCTS, (activemq, artemis, rabbitmq), strict=True)
+    return Feature(name, commands, {product: each for product, each in columns if each is not None}, why)
+
+
+def _ignored(name: str) -> str:
+    return f"the broker takes no notice of {name}"
+
+
+_SUBSCRIBING: Final = SUBSCRIBE, UNSUBSCRIBE
+
+FEATURES: Final = (
+    _feature(
+        "expiry",
+        (SEND,),
+        Said(b"expires", Unit.EPOCH),
+        Said(b"expires", Unit.EPOCH),
+        Said(b"expiration", Unit.PERIOD),
+    ),
+    _feature(
+        "prefetch",
+        (SUBSCRIBE,),
+        Said(b"activemq.prefetchSize", Unit.MESSAGES),
+        Said(b"consumer-window-size", Unit.BYTES),
+        Said(b"prefetch-count", Unit.MESSAGES),
+    ),
+    _feature(
+        "durable-subscriptions",
+        _SUBSCRIBING,
+        Said(b"activemq.subscriptionName"),
+        Said(b"durable-subscription-name"),
+        None,
+    ),
+    _feature(
+        "selectors",
+        (SUBSCRIBE,),
+        Said(b"selector", Unit.CONVERTING),
+        Said(b"selector", Unit.TYPED),
+        None,
+        "the broker delivers every message",
+    ),
+    _feature(
+        "delays",
+        (SEND,),
+        Said(b"AMQ_SCHEDULED_DELAY"),
+        Said(b"AMQ_SCHEDULED_DELAY"),
+        None,
+        "the broker delivers at once",
+    ),
+    *[
+        _feature(
+            "schedules",
+            (SEND,),
+            Said(b"AMQ_SCHEDULED_" + each),
+            None,
+            None,
+            "the broker delivers once, at once",
+        )
+        for each in (b"PERIOD", b"REPEAT", b"CRON")
+    ],
+    _feature(
+        "groups",
+        (SEND,),
+        Said(b"JMSXGroupID"),
+        Said(b"JMSXGroupID"),
+        None,
+        "several consumers share a group",
+    ),
+    _feature(
+        "no-local",
+        (SUBSCRIBE,),
+        Said(b"activemq.noLocal"),
+        Said(b"no-local"),
+        None,
+        "clients read what they send",
+    ),
+    _feature(
+        "consumer-priority",
+        (SUBSCRIBE,),
+        Said(b"activemq.priority"),
+        None,
+        Said(b"x-priority"),
+        "all consumers are alike",
+    ),
+    _feature(
+        "exclusive-consumers",
+        (SUBSCRIBE,),
+        Said(b"activemq.exclusive"),
+        None,
+        None,
+        "several consumers get messages",
+    ),
+    _feature(
+        "retroactive", (SUBSCRIBE,), Said(b"activemq.retroactive"), None, None, "earlier messages do not come"
+    ),
+    _feature("browsers", (SUBSCRIBE,), Said(b"browser"), None, None, "the messages are consumed"),
+    _feature(
+        "transactional-acks",
+        (ACK, NACK),
+        Said(TRANSACTION),
+        None,
+        Said(TRANSACTION),
+        "the broker settles at once, also if ABORT follows",
+    ),
+    *[
+        _feature(
+            "queue-arguments",
+            (SEND, SUBSCRIBE),
+            None,
+            None,
+            Said(each),
+            "the queue has the broker's settings",
+        )
+        for each in (
+            b"x-message-ttl",
+            b"x-expires",
+            b"x-max-length",
+            b"x-max-length-bytes",
+            b"x-max-priority",
+            b"x-dead-letter-exchange",
+            b"x-dead-letter-routing-key",
+        )
+    ],
+)
+"""The features that headers say. Where a product lacks one that clients use, the frame is refused, or the header is
+dropped, as the configuration chooses.
+"""
+
+
+class Place(NamedTuple):
+    """What clients of `product` use by the form of a destination, which `pattern` matches. The products in `lacking` do
+    not have it. `why`: as in `Feature`.
+    """
+
+    name: str
+    commands: tuple[bytes, ...]
+    product: str
+    pattern: re.Pattern[bytes]
+    lacking: tuple[str, ...]
+    why: str
+
+
+PLACES: Final = (
+    Place(
+        "composite-destinations",
+        (SEND, SUBSCRIBE),
+        ACTIVEMQ,
+        re.compile(rb"[^,]+,.+", re.DOTALL),
+        (ARTEMIS, RABBITMQ),
+        "the list is taken for one name",
+    ),
+    Place(
+        "queue-wildcards",
+        (SUBSCRIBE,),
+        ACTIVEMQ,
+        re.compile(rb"/queue/(?:.*\.)?[*>](?:\..*)?", re.DOTALL),
+        (ARTEMIS, RABBITMQ),
+        "the pattern is taken for one name",
+    ),
+    Place(
+        "exchanges",
+        (SEND, SUBSCRIBE),
+        RABBITMQ,
+        re.compile(rb"/exchange/.+", re.DOTALL),
+        (ACTIVEMQ, ARTEMIS),
+        "the broker has no exchanges",
+    ),
+)
+"""The features that destinations say."""
+
+NACKS: Final = {
+    ACTIVEMQ: {"dead-letter": NACK, "discard": ACK},
+    ARTEMIS: {"discard": NACK},
+    RABBITMQ: {"requeue": NACK, "dead-letter": NACK, "discard": ACK},
+}
+"""What a broker's product can do with a refused message, and the command with which it does so."""
+
+_SPELLED: Final = {ACTIVEMQ: ("", ""), ARTEMIS: ("", ":hash"), RABBITMQ: (":percent", ":hash+percent")}
+"""How a product spells the names of queues and of topics, as in `names.SPELLINGS`."""
+
+
+def ready_names(clients: str, broker: str) -> list[NameRow]:
+    """Return how the names of a product's clients are spelled for a broker."""
+    return [
+        NameRow(Pattern(f"/{kind}/{{name{ours}}}"), Pattern(f"/{kind}/{{name{theirs}}}"))
+        for kind, ours, theirs in zip(("queue", "topic"), _SPELLED[clients], _SPELLED[broker], strict=True)
+        if ours != theirs
+    ]

@@ -1,0 +1,539 @@
+"""How clients' frames are said to the brokers of one product, and back: names of places, headers, and what clients may
+not use there.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple
+
+from stomprelay.relay.model.features import (
+    ACTIVEMQ,
+    ARTEMIS,
+    CONVERSION,
+    FEATURES,
+    NACKS,
+    PLACES,
+    PRODUCTS,
+    RABBITMQ,
+    Unit,
+    ready_names,
+)
+from stomprelay.relay.model.names import LONGEST, NO_NAMES, NameMap, NameRow, Pattern
+from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import AUTO, CUMULATIVE
+from stomprelay.wire.errors import Refused
+from stomprelay.wire.names import (
+    ACK,
+    ACK_HEADER,
+    CLIENT_COMMANDS,
+    DESTINATION,
+    MESSAGE,
+    NACK,
+    SEND,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
+
+PLACED: Final = (DESTINATION, b"reply-to", b"original-destination")
+"""The headers whose values name places."""
+PLACING: Final = frozenset({SEND, SUBSCRIBE, UNSUBSCRIBE, MESSAGE})
+"""The commands of frames with such headers."""
+MAPPED: Final = PLACING | {ACK, NACK}
+"""The commands of frames that a map may change."""
+
+First = Callable[[bytes], bytes | None]
+"""A function that returns the first value of a header, decoded; None without this header."""
+Value = Callable[[bytes, "BrokerMap", Session], bytes | None]
+"""A function that returns the other side's value of a header; None: the header is left out."""
+
+
+def _number(value: bytes) -> int | None:
+    return int(value) if value.isdigit() and len(value) < 20 else None
+
+
+def _period(value: bytes, _: "BrokerMap", session: Session) -> bytes | None:
+    """Return the time that is left until a time since 1970; 0: it is over. None: a message does not expire."""
+    at = _number(value)
+    return None if not at else b"%d" % max(0, at - session.wall)
+
+
+def _epoch(value: bytes, _: "BrokerMap", session: Session) -> bytes | None:
+    period = _number(value)
+    return None if period is None else b"%d" % (session.wall + period)
+
+
+def _size(value: bytes, spoken: "BrokerMap", _: Session) -> bytes | None:
+    count, each = _number(value), spoken.message_size
+    return None if count is None or each is None else b"%d" % (count * each)
+
+
+def _count(value: bytes, spoken: "BrokerMap", _: Session) -> bytes | None:
+    size, each = _number(value), spoken.message_size
+    return None if size is None or each is None else b"%d" % max(1, size // each)
+
+
+def _typed(value: bytes, _: "BrokerMap", __: Session) -> bytes:
+    return value if value.startswith(CONVERSION) else CONVERSION + value
+
+
+def _same(value: bytes, _: "BrokerMap", __: Session) -> bytes:
+    return value
+
+
+def _left_out(_: bytes, __: "BrokerMap", ___: Session) -> None:
+    return None
+
+
+FUNCTIONS: Final[dict[str, Value]] = {"same": _same, "period": _period, "epoch": _epoch}
+"""The functions that a configuration may name."""
+LEFT_OUT: Final[Value] = _left_out
+VALUES: Final[dict[tuple[Unit, Unit], Value]] = {
+    (Unit.EPOCH, Unit.PERIOD): _period,
+    (Unit.PERIOD, Unit.EPOCH): _epoch,
+    (Unit.MESSAGES, Unit.BYTES): _size,
+    (Unit.BYTES, Unit.MESSAGES): _count,
+    (Unit.CONVERTING, Unit.TYPED): _typed,
+}
+"""The functions from one unit to another. Other values stay as they are."""
+
+
+class HeaderRow(NamedTuple):
+    """Frames with one of `commands` have the header `becomes`, with the value that `value` returns, in place of `name`.
+    `unless`: beginnings of lines with values that stay, so that most MESSAGEs need no look.
+    """
+
+    commands: tuple[bytes, ...]
+    name: bytes
+    becomes: bytes
+    value: Value = _same
+    product: str | None = None
+
+    @property
+    def lines(self) -> tuple[bytes, ...]:
+        """The lines to look at, as in `Rule.unless`."""
+        if self.value is _period and MESSAGE in self.commands:
+            return tuple([b"%b:%d" % (self.name, digit) for digit in range(1, 10)])
+        return (self.name,)
+
+
+class Addition(NamedTuple):
+    """Frames with one of `commands` and a destination of the client's that `places` matches get a header, unless the
+    client sent it.
+    """
+
+    commands: tuple[bytes, ...]
+    places: re.Pattern[bytes]
+    name: bytes
+    value: bytes
+    product: str | None = None
+
+
+class Lack(NamedTuple):
+    """Clients may not use this, because the broker does not have it: a header, a form of destinations, or both."""
+
+    commands: tuple[bytes, ...]
+    feature: str
+    why: str
+    header: bytes = b""
+    places: re.Pattern[bytes] | None = None
+
+    def used(self, first: First) -> bool:
+        """Return whether a frame uses it."""
+        named = not self.header or first(self.header) is not None
+        return named and (self.places is None or self.places.fullmatch(first(DESTINATION) or b"") is not None)
+
+    def takes(self, place: bytes) -> bool:
+        """Return whether each frame with this destination uses it."""
+        return not self.header and self.places is not None and self.places.fullmatch(place) is not None
+
+
+class Change(NamedTuple):
+    """What becomes of a frame: headers that go, headers that come in front, another command."""
+
+    drop: tuple[bytes, ...] = ()
+    add: tuple[tuple[bytes, bytes], ...] = ()
+    command: bytes | None = None
+
+
+AS_IT_IS: Final = Change()
+
+
+class SubscriptionRow(NamedTuple):
+    """A destination that the broker has in other words for SUBSCRIBE alone: `broker`, with more `headers`. Its MESSAGEs
+    have the client's name again because they name the subscription.
+    """
+
+    client: Pattern
+    broker: Pattern
+    headers: tuple[tuple[bytes, Pattern], ...] = ()
+
+
+class Private(NamedTuple):
+    """How a product spells the private queues of sessions: in SEND and `reply-to`, and in SUBSCRIBE with `headers`."""
+
+    sends: bytes
+    reads: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+_QUEUE: Final = b"/queue/"
+_OWN: Final = b"relay-temp."
+"""Begins the names of private queues, behind the prefix; then come the session, a full stop, and the client's name."""
+_TEMPORARY: Final = re.compile(rb"/temp-(?:queue|topic)/(.+)", re.DOTALL)
+_FOREIGN: Final = re.compile(rb"/(?:queue|amq/queue|reply-queue)/relay-temp\.(.+)", re.DOTALL)
+
+PRIVATE: Final = {
+    ACTIVEMQ: Private(_QUEUE, _QUEUE),
+    ARTEMIS: Private(_QUEUE, _QUEUE, ((b"subscription-type", b"ANYCAST"),)),
+    # `/amq/queue/` does not make the queue, so the arguments of its owner's SUBSCRIBE stay.
+    RABBITMQ: Private(
+        b"/amq/queue/",
+        _QUEUE,
+        ((b"exclusive", b"true"), (b"auto-delete", b"true"), (b"durable", b"false")),
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class BrokerMap:
+    """How frames of `clients` are said to the brokers of one `product`, and back.
+
+    `names`: of places. `rows`, `additions`: headers of frames for the broker. `back`: headers of MESSAGEs. `lacks`:
+    what clients may not use. `nack`: what a NACK does; None: as the broker does. `private`: the names of sessions'
+    queues, if the relay makes temporary queues. `subscribed`: destinations that SUBSCRIBE says otherwise. `separate`: a
+    cumulative ACK means other messages than at `clients`, if a client has several such subscriptions. `message_size`:
+    how many bytes a message has, where one product counts messages and the other bytes; None: it is not known.
+    """
+
+    product: str
+    clients: str | None = None
+    names: NameMap = NO_NAMES
+    rows: tuple[HeaderRow, ...] = ()
+    back: tuple[HeaderRow, ...] = ()
+    additions: tuple[Addition, ...] = ()
+    lacks: tuple[Lack, ...] = ()
+    nack: str | None = None
+    private: Private | None = None
+    subscribed: tuple[SubscriptionRow, ...] = ()
+    separate: bool = False
+    message_size: int | None = None
+
+    # Names
+
+    def to_broker(self, name: bytes, session: Session, command: bytes = SEND) -> bytes:
+        """Return the broker's name for a client's, in a frame of this command. Raises `Refused` if there is none."""
+        private = self.private
+        if private is not None:
+            prefix = private.reads if command is SUBSCRIBE else private.sends
+            own = _TEMPORARY.fullmatch(name)
+            if own is not None:
+                return b"%b%b%b.%b" % (prefix, _OWN, session.name, own[1])
+            if name.startswith(_QUEUE + _OWN):
+                if command is SUBSCRIBE:
+                    raise Refused("a private queue is read by its owner only", "it is", quoted=name)
+                return prefix + name[len(_QUEUE) :]
+        return self.names.to_broker(name)
+
+    def to_client(self, name: bytes, session: Session) -> bytes:
+        """Return the client's name for a broker's."""
+        if self.private is not None:
+            found = _FOREIGN.fullmatch(name)
+            if found is not None:
+                owner = session.name + b"."
+                own = found[1].startswith(owner)
+                return (
+                    b"/temp-queue/" + found[1][len(owner) :] if own else b"%b%b%b" % (_QUEUE, _OWN, found[1])
+                )
+        return self.names.to_client(name)
+
+    def subscriptions(self, name: bytes) -> bool:
+        """Whether a MESSAGE with this broker's name has the name that its subscription has."""
+        return any(row.broker.read(name) is not None for row in self.subscribed)
+
+    def subscribes(self, name: bytes) -> bool:
+        """Whether SUBSCRIBE to a client's destination is said otherwise."""
+        return any(row.client.read(name) is not None for row in self.subscribed)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the map changes any frame."""
+        said = self.names.rows or self.rows or self.additions or self.lacks or self.nack or self.private
+        return bool(said) or self.separate or bool(self.subscribed)
+
+    # Headers
+
+    @cached_property
+    def _added(self) -> Callable[[bytes, bytes], tuple[tuple[bytes, bytes], ...]]:
+        return lru_cache(1024)(self._find_added)
+
+    def _find_added(self, command: bytes, place: bytes) -> tuple[tuple[bytes, bytes], ...]:
+        return tuple(
+            (each.name, each.value)
+            for each in self.additions
+            if command in each.commands and each.places.fullmatch(place) is not None
+        )
+
+    def added(self, command: bytes, place: bytes) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the headers that a frame for a client's destination gets, unless the client sent them."""
+        return self._added(command, place) if self.additions and len(place) <= LONGEST else ()
+
+    @cached_property
+    def _by_command(self) -> dict[bytes, tuple[tuple[HeaderRow, ...], tuple[Lack, ...]]]:
+        return {
+            command: (
+                tuple([each for each in (*self.rows, *self.back) if command in each.commands]),
+                tuple([each for each in self.lacks if command in each.commands]),
+            )
+            for command in (*CLIENT_COMMANDS, MESSAGE)
+        }
+
+    def touched(self, command: bytes) -> tuple[bytes, ...]:
+        """Return the headers, as in `Rule.unless`, with which a frame of this command must be looked at by itself."""
+        rows, lacks = self._by_command[command]
+        added = [each.name for each in self.additions if command in each.commands]
+        lines = [line for row in rows for line in row.lines]
+        return tuple(dict.fromkeys([*lines, *[each.header for each in lacks if each.header], *added]))
+
+    def refuses(self, command: bytes, place: bytes) -> bool:
+        """Whether frames of this command with a client's destination are refused for its form."""
+        return any(each.takes(place) for each in self._by_command[command][1])
+
+    def change(self, command: bytes, first: First, session: Session, *, known: bool = False) -> Change:
+        """Return what becomes of a client's frame, without the names of places. Raises `Refused`. `known`: the session
+        has the subscription already.
+        """
+        _, lacks = self._by_command[command]
+        for lack in lacks:
+            if lack.used(first):
+                raise Refused(f"{lack.feature} are not possible at this broker", lack.why)
+        if command is NACK and self.nack is not None:
+            return self._nack(first)
+        drop, add = self._headers(command, first, session)
+        place = first(DESTINATION)
+        if place is not None:
+            add += [each for each in self.added(command, place) if first(each[0]) is None]
+        if command is SUBSCRIBE:
+            self._judge_acks(first(ACK_HEADER), session, known=known)
+        if command in (SUBSCRIBE, UNSUBSCRIBE):
+            self._subscription(place or b"", drop, add, first, session)
+        return Change(tuple(drop), tuple(add))
+
+    def change_back(self, first: First, session: Session) -> Change:
+        """Return what becomes of a broker's MESSAGE, without the names of places."""
+        drop, add = self._headers(MESSAGE, first, session)
+        return Change(tuple(drop), tuple(add))
+
+    def _headers(
+        self, command: bytes, first: First, session: Session
+    ) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+        drop: list[bytes] = []
+        add: list[tuple[bytes, bytes]] = []
+        for row in self._by_command[command][0]:
+            said = first(row.name)
+            if said is not None:
+                drop += (row.name, row.becomes)
+                value = row.value(said, self, session)
+                if value is not None:
+                    add.append((row.becomes, value))
+        return drop, add
+
+    def _nack(self, first: First) -> Change:
+        """Return the frame with which the broker does what a NACK is to do."""
+        wanted = self.nack
+        if self.clients == RABBITMQ and first(_REQUEUE) == b"false" and wanted == REFUSE:
+            wanted = DEAD_LETTER
+        command = NACKS[self.product].get(wanted or REFUSE)
+        if command is None:
+            raise Refused(
+                "NACK is not possible at this broker", f"it cannot {_DOES[self.clients]} the message"
+            )
+        if self.product != RABBITMQ or command is not NACK:
+            return Change((_REQUEUE,), (), command)
+        return Change((_REQUEUE,), ((_REQUEUE, b"true" if wanted == REQUEUE else b"false"),))
+
+    def _judge_acks(self, mode: bytes | None, session: Session, *, known: bool) -> None:
+        """Raise `Refused` if an ACK of one subscription would settle messages of another one, or fewer than at home."""
+        if self.separate and mode not in (None, AUTO):
+            beside = session.subscriptions.acknowledged - known
+            if beside > 0 and (mode == CUMULATIVE or session.subscriptions.cumulative):
+                why = "the broker counts the messages of all subscriptions together, or of each by itself"
+                raise Refused("cumulative ACKs of several subscriptions are not possible at this broker", why)
+
+    def _subscription(
+        self, place: bytes, drop: list[bytes], add: list[tuple[bytes, bytes]], first: First, session: Session
+    ) -> None:
+        """Add what a SUBSCRIBE or UNSUBSCRIBE of this destination is at the broker."""
+        if self.private is not None and _TEMPORARY.fullmatch(place):
+            add += self.private.headers
+        for row in self.subscribed:
+            values = row.client.read(place)
+            if values is not None:
+                drop.append(DESTINATION)
+                add.append((DESTINATION, row.broker.said(values)))
+                add += [(name, pattern.said(values)) for name, pattern in row.headers]
+        if self.product == RABBITMQ and self.clients in _DURABLE:
+            name = first(_DURABLE[self.clients])
+            if name is not None:
+                if not session.client_id:
+                    raise Refused("durable subscriptions need a client-id", "CONNECT had none")
+                drop.append(_DURABLE[self.clients])
+                add += [
+                    (b"durable", b"true"),
+                    (b"auto-delete", b"false"),
+                    # RabbitMQ's own queues for subscriptions begin so; rules deny them to other clients.
+                    (b"x-queue-name", b"stomp-subscription-%b.%b" % (session.client_id, name)),
+                ]
+
+
+REFUSE, REQUEUE, DEAD_LETTER, DISCARD = NACKING = "refuse", "requeue", "dead-letter", "discard"
+_REQUEUE: Final = b"requeue"
+_DOES: Final = {None: "refuse", ACTIVEMQ: "put aside", ARTEMIS: "drop", RABBITMQ: "give back"}
+"""What a NACK does to a message, in the words of the ERROR."""
+DURABLE: Final = "durable-subscriptions"
+_DURABLE: Final = {ACTIVEMQ: b"activemq.subscriptionName", ARTEMIS: b"durable-subscription-name"}
+
+_CONSUMER: Final = Pattern("/queue/Consumer.{consumer}.VirtualTopic.{topic}")
+_VIRTUAL: Final = {
+    ARTEMIS: SubscriptionRow(
+        _CONSUMER, Pattern("/topic/VirtualTopic.{topic}::Consumer.{consumer}.VirtualTopic.{topic}")
+    ),
+    RABBITMQ: SubscriptionRow(
+        _CONSUMER,
+        Pattern("/topic/VirtualTopic.{topic}"),
+        (
+            (b"x-queue-name", Pattern("Consumer.{consumer}.VirtualTopic.{topic}")),
+            (b"durable", Pattern("true")),
+            (b"auto-delete", Pattern("false")),
+        ),
+    ),
+}
+"""The queues of virtual topics, by the broker's product."""
+
+
+def _compiled(*patterns: bytes) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(patterns), re.DOTALL)
+
+
+_ROUTED: Final = {
+    None: (rb"/(?:queue|temp-queue)/.+", rb"/(?:topic|temp-topic)/.+"),
+    # A name without a prefix is a queue.
+    ACTIVEMQ: (rb"(?!/(?:temp-)?topic/).+", rb"/(?:topic|temp-topic)/.+"),
+}
+
+
+def _routing(clients: str | None) -> tuple[Addition, ...]:
+    """Return the headers with which Artemis routes by prefix. Without them it sends a message of a queue to every
+    consumer, and drops it if there is none.
+    """
+    queues, topics = _ROUTED.get(clients, _ROUTED[None])
+    return tuple(
+        Addition((command,), _compiled(pattern), header, value)
+        for pattern, value in ((queues, b"ANYCAST"), (topics, b"MULTICAST"))
+        for command, header in ((SEND, b"destination-type"), (SUBSCRIBE, b"subscription-type"))
+    )
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """What an upstream's `map` says. `clients`: the product for which the clients were written; it chooses the ready
+    map. `names`, `headers`: the user's own rows, which come first; each may be for one product only. `ignore`: the
+    features that clients may use although the broker lacks them. `nack`: what a NACK is to do, by product. `temporary`:
+    whether the relay makes temporary queues; None: where the broker's product has none as the clients know them.
+    `route`: whether the relay tells Artemis which destinations are queues. `message_size`: see `BrokerMap`.
+    """
+
+    clients: str | None = None
+    names: tuple[NameRow, ...] = ()
+    headers: tuple[HeaderRow | Addition, ...] = ()
+    ignore: frozenset[str] = frozenset()
+    nack: Mapping[str, str] = field(default_factory=dict)
+    temporary: bool | None = None
+    route: bool = True
+    message_size: int | None = None
+    _made: dict[str, BrokerMap | None] = field(default_factory=dict, repr=False, compare=False)
+
+    def at(self, product: str) -> BrokerMap | None:
+        """Return the map for brokers of a product; None if frames pass as they are. The same map comes each time."""
+        if product not in self._made:
+            made = self._for(product)
+            self._made[product] = made if made.changes else None
+        return self._made[product]
+
+    def _for(self, product: str) -> BrokerMap:
+        clients = self.clients if product in PRODUCTS and product != self.clients else None
+        rows = [each for each in self.headers if each.product in (None, product)]
+        changed = [each for each in rows if isinstance(each, HeaderRow)]
+        names = [each for each in self.names if each.product in (None, product)]
+        lacks: list[Lack] = []
+        temporary = self.temporary
+        if clients is not None:
+            ready, lacks = _rows(clients, product, self.ignore)
+            changed += ready
+            names += ready_names(clients, product)
+        if temporary is None:
+            temporary = product == ARTEMIS or clients is not None
+        return BrokerMap(
+            product,
+            clients,
+            NameMap(tuple(names)),
+            tuple(changed),
+            tuple(_reversed(changed)),
+            (
+                *[each for each in rows if isinstance(each, Addition)],
+                *(_routing(clients) if product == ARTEMIS and self.route else ()),
+            ),
+            tuple(lacks),
+            self.nack.get(product) or (clients and _EXACT.get((clients, product), REFUSE)),
+            PRIVATE.get(product) if temporary else None,
+            (_VIRTUAL[product],) if clients == ACTIVEMQ and product in _VIRTUAL else (),
+            clients is not None and RABBITMQ in (clients, product) and "cumulative-acks" not in self.ignore,
+            self.message_size,
+        )
+
+
+def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[HeaderRow], list[Lack]]:
+    """Return the headers that a product says otherwise, and what it lacks."""
+    rows, lacks = [], []
+    for feature in FEATURES:
+        ours, theirs = feature.said.get(clients), feature.said.get(product)
+        if ours is None:
+            continue
+        if theirs is not None:
+            value = VALUES.get((ours.unit, theirs.unit), _same)
+            if ours.name != theirs.name or value is not _same:
+                rows.append(HeaderRow(feature.commands, ours.name, theirs.name, value))
+        elif feature.name in ignore:
+            rows.append(HeaderRow(feature.commands, ours.name, ours.name, LEFT_OUT))
+        elif feature.name != DURABLE:
+            lacks.append(Lack(feature.commands, feature.name, feature.why, ours.name))
+    if clients == RABBITMQ and DURABLE not in ignore:
+        why = "the broker knows a subscription by client-id and name"
+        lacks.append(Lack((SUBSCRIBE,), DURABLE, why, b"durable", _compiled(rb"/(?:topic|exchange)/.+")))
+    for place in PLACES:
+        if place.product == clients and product in place.lacking and place.name not in ignore:
+            lacks.append(Lack(place.commands, place.name, place.why, places=place.pattern))
+    return rows, lacks
+
+
+_BACK: Final[dict[Value, Value]] = {_period: _epoch, _epoch: _period}
+
+
+def _reversed(rows: Iterable[HeaderRow]) -> Iterable[HeaderRow]:
+    """Return the rows for MESSAGEs, in which a broker repeats the headers of SENDs."""
+    for each in rows:
+        if SEND in each.commands and each.name != each.becomes:
+            yield HeaderRow((MESSAGE,), each.becomes, each.name, _BACK.get(each.value, each.value))
+        elif MESSAGE in each.commands:
+            yield each
+
+
+_EXACT: Final = {(ARTEMIS, ACTIVEMQ): DISCARD, (ARTEMIS, RABBITMQ): DISCARD}
+"""What a NACK is to do where it can be said at another product, by the clients' and the broker's product."""
+
+
+IGNORED: Final = frozenset(
+    {DURABLE, "cumulative-acks", *[each.name for each in FEATURES], *[each.name for each in PLACES]}
+)
+"""The features that may be named in `MapSettings.ignore`."""
