@@ -261,7 +261,7 @@ def test_explain_names(tmp_path: Path, capsys: Capture) -> None:
     one = '[upstream.one]\nuri = "tcp://b"\n[upstream.one.map]\nnames = [["/queue/{a}", "/queue/{a:percent}"]]\n'
     config.write_text(one)
     assert main(["explain", "--config", str(config), str(file)]) == 0
-    assert "name places: takes out destination; puts in destination:/queue/a%2Fb" in capsys.readouterr().out
+    assert "map frame: takes out destination; puts in destination:/queue/a%2Fb" in capsys.readouterr().out
     config.write_text(f'{one}[upstream.two]\nuri = "tcp://c"\n[listener.public]\nupstream = "one"\n')
     assert main(["explain", "--config", str(config), "--upstream", "one", str(file)]) == 0
     assert "%2Fb" in capsys.readouterr().out

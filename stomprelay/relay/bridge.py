@@ -967,7 +967,7 @@ def _renamed_back(run: Run, bridge: Bridge, session: Session, width: int) -> boo
         return False
     del table[width::step]
     run.values = b"".join([b"%b\n" % each for each in table])
-    return not spelled.names or (not bridge.judges and bridge.spelling.respell(run, *spelled))
+    return not spelled.drop or (not bridge.judges and bridge.spelling.respell(run, *spelled))
 
 
 def _delivered(run: Run, bridge: Bridge, session: Session, width: int) -> bool:
@@ -1085,6 +1085,7 @@ def _spelled(command: bytes, places: list[bytes], bridge: Bridge, session: Sessi
     """Return how frames with these places are said to the other side; None if each must be looked at."""
     made: dict[bytes, tuple[bytes, ...]] = {}
     renames, added = False, None
+    stripped = bridge.spoken.stripped if command is MESSAGE and bridge.spoken is not None else ()
     for place in dict.fromkeys(places):
         said = bridge.source.decode_all(place + b"\n")
         try:
@@ -1105,7 +1106,9 @@ def _spelled(command: bytes, places: list[bytes], bridge: Bridge, session: Sessi
         made = {place: values[1:] for place, values in made.items()}
     changed = (DESTINATION,) if renames else ()
     lines = {place: b"".join([b"%b\n" % each for each in values]) for place, values in made.items()}
-    return Spelled(changed, (*changed, *(added or ())), b"".join([lines[place] for place in places]))
+    return Spelled(
+        (*changed, *stripped), (*changed, *(added or ())), b"".join([lines[place] for place in places])
+    )
 
 
 def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:

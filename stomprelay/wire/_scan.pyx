@@ -55,7 +55,7 @@ ctypedef const unsigned char *Text
 
 cdef enum:
     COMMANDS = 16       # the most commands that are allowed
-    NAMES = 16          # the most header names in a rule
+    NAMES = 32          # the most header names in a rule
     WANTS = 8           # the most headers whose values a rule wants
     DIGITS = 18         # the most digits of a content-length
     SECRETS = 32        # the most names of headers whose values are not recorded

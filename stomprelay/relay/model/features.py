@@ -73,6 +73,8 @@ FEATURES: Final = (
         Said(b"expires", Unit.EPOCH),
         Said(b"expiration", Unit.PERIOD),
     ),
+    # RabbitMQ closes the connection if `user-id` is not the login.
+    _feature("user-id", (SEND,), Said(b"user-id"), Said(b"user-id"), Said(b"x-user-id")),
     _feature(
         "prefetch",
         (SUBSCRIBE,),
@@ -204,6 +206,22 @@ PLACES: Final = (
         re.compile(rb"[^,]+,.+", re.DOTALL),
         (ARTEMIS, RABBITMQ),
         "the list is taken for one name",
+    ),
+    Place(
+        "virtual-topics",
+        (SUBSCRIBE,),
+        ACTIVEMQ,
+        re.compile(rb"/queue/Consumer\..+\.VirtualTopic\..+", re.DOTALL),
+        (ARTEMIS,),
+        "the broker removes the queue when it is empty and has no consumer, unless auto-delete-queues is false",
+    ),
+    Place(
+        "all-topics",
+        (SUBSCRIBE,),
+        ACTIVEMQ,
+        re.compile(rb"/topic/>"),
+        (ARTEMIS,),
+        "the broker delivers messages of its own, or none",
     ),
     Place(
         "queue-wildcards",

@@ -78,6 +78,10 @@ def _typed(value: bytes, _: "BrokerMap", __: Session) -> bytes:
     return value if value.startswith(CONVERSION) else CONVERSION + value
 
 
+def _converting(value: bytes, _: "BrokerMap", __: Session) -> bytes:
+    return value.removeprefix(CONVERSION)
+
+
 def _same(value: bytes, _: "BrokerMap", __: Session) -> bytes:
     return value
 
@@ -95,6 +99,7 @@ VALUES: Final[dict[tuple[Unit, Unit], Value]] = {
     (Unit.MESSAGES, Unit.BYTES): _size,
     (Unit.BYTES, Unit.MESSAGES): _count,
     (Unit.CONVERTING, Unit.TYPED): _typed,
+    (Unit.TYPED, Unit.CONVERTING): _converting,
 }
 """The functions from one unit to another. Other values stay as they are."""
 
@@ -131,18 +136,23 @@ class Addition(NamedTuple):
 
 
 class Lack(NamedTuple):
-    """Clients may not use this, because the broker does not have it: a header, a form of destinations, or both."""
+    """Clients may not use this, because the broker does not have it: a header, perhaps only with `values`, or a form of
+    destinations, or both.
+    """
 
     commands: tuple[bytes, ...]
     feature: str
     why: str
     header: bytes = b""
     places: re.Pattern[bytes] | None = None
+    values: re.Pattern[bytes] | None = None
 
     def used(self, first: First) -> bool:
         """Return whether a frame uses it."""
-        named = not self.header or first(self.header) is not None
-        return named and (self.places is None or self.places.fullmatch(first(DESTINATION) or b"") is not None)
+        value = first(self.header) if self.header else b""
+        if value is None or (self.values is not None and self.values.fullmatch(value) is None):
+            return False
+        return self.places is None or self.places.fullmatch(first(DESTINATION) or b"") is not None
 
     def takes(self, place: bytes) -> bool:
         """Return whether each frame with this destination uses it."""
@@ -161,8 +171,8 @@ AS_IT_IS: Final = Change()
 
 
 class SubscriptionRow(NamedTuple):
-    """A destination that the broker has in other words for SUBSCRIBE alone: `broker`, with more `headers`. Its MESSAGEs
-    have the client's name again because they name the subscription.
+    """A destination that the broker has in other words for SUBSCRIBE alone: `broker`, with more `headers` and without
+    those of an `Addition`. Its MESSAGEs get the client's name by their subscription.
     """
 
     client: Pattern
@@ -186,13 +196,9 @@ _FOREIGN: Final = re.compile(rb"/(?:queue|amq/queue|reply-queue)/relay-temp\.(.+
 
 PRIVATE: Final = {
     ACTIVEMQ: Private(_QUEUE, _QUEUE),
-    ARTEMIS: Private(_QUEUE, _QUEUE, ((b"subscription-type", b"ANYCAST"),)),
+    ARTEMIS: Private(_QUEUE, _QUEUE),
     # `/amq/queue/` does not make the queue, so the arguments of its owner's SUBSCRIBE stay.
-    RABBITMQ: Private(
-        b"/amq/queue/",
-        _QUEUE,
-        ((b"exclusive", b"true"), (b"auto-delete", b"true"), (b"durable", b"false")),
-    ),
+    RABBITMQ: Private(b"/amq/queue/", _QUEUE, ((b"exclusive", b"true"),)),
 }
 
 
@@ -205,6 +211,7 @@ class BrokerMap:
     queues, if the relay makes temporary queues. `subscribed`: destinations that SUBSCRIBE says otherwise. `separate`: a
     cumulative ACK means other messages than at `clients`, if a client has several such subscriptions. `message_size`:
     how many bytes a message has, where one product counts messages and the other bytes; None: it is not known.
+    `stripped`: headers that MESSAGEs lose, because the relay added them to SENDs.
     """
 
     product: str
@@ -219,6 +226,7 @@ class BrokerMap:
     subscribed: tuple[SubscriptionRow, ...] = ()
     separate: bool = False
     message_size: int | None = None
+    stripped: tuple[bytes, ...] = ()
 
     # Names
 
@@ -312,7 +320,7 @@ class BrokerMap:
             return self._nack(first)
         drop, add = self._headers(command, first, session)
         place = first(DESTINATION)
-        if place is not None:
+        if place is not None and not (command is SUBSCRIBE and self.subscribes(place)):
             add += [each for each in self.added(command, place) if first(each[0]) is None]
         if command is SUBSCRIBE:
             self._judge_acks(first(ACK_HEADER), session, known=known)
@@ -323,6 +331,7 @@ class BrokerMap:
     def change_back(self, first: First, session: Session) -> Change:
         """Return what becomes of a broker's MESSAGE, without the names of places."""
         drop, add = self._headers(MESSAGE, first, session)
+        drop += [each for each in self.stripped if first(each) is not None]
         return Change(tuple(drop), tuple(add))
 
     def _headers(
@@ -391,13 +400,19 @@ REFUSE, REQUEUE, DEAD_LETTER, DISCARD = NACKING = "refuse", "requeue", "dead-let
 _REQUEUE: Final = b"requeue"
 _DOES: Final = {None: "refuse", ACTIVEMQ: "put aside", ARTEMIS: "drop", RABBITMQ: "give back"}
 """What a NACK does to a message, in the words of the ERROR."""
+REPLIES: Final = "foreign-replies"
+_UNKNOWN_REPLIES: Final = re.compile(
+    rb"/(?!(?:queue|topic|temp-queue|temp-topic|amq/queue|exchange|reply-queue)/).*|[^/]+/.*", re.DOTALL
+)
 DURABLE: Final = "durable-subscriptions"
 _DURABLE: Final = {ACTIVEMQ: b"activemq.subscriptionName", ARTEMIS: b"durable-subscription-name"}
 
 _CONSUMER: Final = Pattern("/queue/Consumer.{consumer}.VirtualTopic.{topic}")
 _VIRTUAL: Final = {
     ARTEMIS: SubscriptionRow(
-        _CONSUMER, Pattern("/topic/VirtualTopic.{topic}::Consumer.{consumer}.VirtualTopic.{topic}")
+        _CONSUMER,
+        Pattern("/topic/VirtualTopic.{topic}::Consumer.{consumer}.VirtualTopic.{topic}"),
+        ((b"subscription-type", Pattern("MULTICAST")),),
     ),
     RABBITMQ: SubscriptionRow(
         _CONSUMER,
@@ -416,6 +431,7 @@ def _compiled(*patterns: bytes) -> re.Pattern[bytes]:
     return re.compile(b"|".join(patterns), re.DOTALL)
 
 
+_ROUTE: Final = b"destination-type"
 _ROUTED: Final = {
     None: (rb"/(?:queue|temp-queue)/.+", rb"/(?:topic|temp-topic)/.+"),
     # A name without a prefix is a queue.
@@ -431,7 +447,7 @@ def _routing(clients: str | None) -> tuple[Addition, ...]:
     return tuple(
         Addition((command,), _compiled(pattern), header, value)
         for pattern, value in ((queues, b"ANYCAST"), (topics, b"MULTICAST"))
-        for command, header in ((SEND, b"destination-type"), (SUBSCRIBE, b"subscription-type"))
+        for command, header in ((SEND, _ROUTE), (SUBSCRIBE, b"subscription-type"))
     )
 
 
@@ -465,6 +481,7 @@ class MapSettings:
         clients = self.clients if product in PRODUCTS and product != self.clients else None
         rows = [each for each in self.headers if each.product in (None, product)]
         changed = [each for each in rows if isinstance(each, HeaderRow)]
+        added = [each for each in rows if isinstance(each, Addition)]
         names = [each for each in self.names if each.product in (None, product)]
         lacks: list[Lack] = []
         temporary = self.temporary
@@ -480,16 +497,18 @@ class MapSettings:
             NameMap(tuple(names)),
             tuple(changed),
             tuple(_reversed(changed)),
-            (
-                *[each for each in rows if isinstance(each, Addition)],
-                *(_routing(clients) if product == ARTEMIS and self.route else ()),
-            ),
+            (*added, *(_routing(clients) if product == ARTEMIS and self.route else ())),
             tuple(lacks),
             self.nack.get(product) or (clients and _EXACT.get((clients, product), REFUSE)),
             PRIVATE.get(product) if temporary else None,
             (_VIRTUAL[product],) if clients == ACTIVEMQ and product in _VIRTUAL else (),
             clients is not None and RABBITMQ in (clients, product) and "cumulative-acks" not in self.ignore,
             self.message_size,
+            tuple(
+                dict.fromkeys(
+                    [*[each.name for each in added], *([_ROUTE] if product == ARTEMIS and clients else [])]
+                )
+            ),
         )
 
 
@@ -511,6 +530,12 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
     if clients == RABBITMQ and DURABLE not in ignore:
         why = "the broker knows a subscription by client-id and name"
         lacks.append(Lack((SUBSCRIBE,), DURABLE, why, b"durable", _compiled(rb"/(?:topic|exchange)/.+")))
+    if product == RABBITMQ and REPLIES not in ignore:
+        why = "the broker would drop the frame, because it does not know the form of reply-to"
+        lacks.append(Lack((SEND,), REPLIES, why, PLACED[1], values=_UNKNOWN_REPLIES))
+    if (clients, product) == (ARTEMIS, ACTIVEMQ) and DURABLE not in ignore:
+        why = "the broker ends a durable subscription only after its consumer"
+        lacks.append(Lack((UNSUBSCRIBE,), DURABLE, why, _DURABLE[ARTEMIS]))
     for place in PLACES:
         if place.product == clients and product in place.lacking and place.name not in ignore:
             lacks.append(Lack(place.commands, place.name, place.why, places=place.pattern))
@@ -534,6 +559,6 @@ _EXACT: Final = {(ARTEMIS, ACTIVEMQ): DISCARD, (ARTEMIS, RABBITMQ): DISCARD}
 
 
 IGNORED: Final = frozenset(
-    {DURABLE, "cumulative-acks", *[each.name for each in FEATURES], *[each.name for each in PLACES]}
+    {DURABLE, REPLIES, "cumulative-acks", *[each.name for each in FEATURES], *[each.name for each in PLACES]}
 )
 """The features that may be named in `MapSettings.ignore`."""

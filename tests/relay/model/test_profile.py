@@ -58,8 +58,8 @@ def test_what_a_product_is_told(
     """A header reaches each product so that it understands what the client meant."""
     line = b"" if told is None else told + b"\n"
     with joined(client, broker, product=product) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\n" + said + b"\n\nx\0")
-        play.broker_gets(b"SEND\ndestination:/queue/a\n" + line + b"\nx\0")
+        play.client_says(b"SEND\ndestination:a\n" + said + b"\n\nx\0")
+        play.broker_gets(b"SEND\ndestination:a\n" + line + b"\nx\0")
 
 
 # product, client's version, broker's version, the line the broker says, what the client is told
@@ -121,14 +121,14 @@ def test_nack_toward_a_1_0_broker(product: str) -> None:
 @in_all_products
 def test_a_selector_that_is_ignored_is_counted(product: str) -> None:
     """It passes to every broker, and counts where it means nothing (RabbitMQ); so do properties of queues."""
-    frames = b"SUBSCRIBE\nid:0\ndestination:/queue/a\nselector:x > 1\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0"
+    frames = b"SUBSCRIBE\nid:0\ndestination:a\nselector:x > 1\n\n\0SUBSCRIBE\nid:1\ndestination:b\n\n\0"
     for client, broker in PAIRS:
         with joined(client, broker, product=product) as play:
             play.client_tells_broker(frames)
             assert play.counters["selector_ignored"] == (product == "rabbitmq")
     frame = (
-        b"SEND\ndestination:/queue/a\npersistent:false\ndurable:false\nexpires:0\npriority:abc\ntimestamp:x\n"
-        b"amq-msg-type:text\ntransformation:jms-map-json\nreply-to:/temp-queue/x\n\n\0"
+        b"SEND\ndestination:a\npersistent:false\ndurable:false\nexpires:0\npriority:abc\ntimestamp:x\n"
+        b"amq-msg-type:text\ntransformation:jms-map-json\nreply-to:/queue/x\n\n\0"
     )
     for client, broker in OTHER_PAIRS:
         with joined(client, broker, product=product) as play:

@@ -1,0 +1,310 @@
+"""Clients of one product at a broker of another one: what the broker reads, what comes back, and what is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stomprelay.relay.model.mapping import MapSettings
+from tests.playbook import Cut, Playbook, in_all_cuts, in_all_pairs, joined
+from tests.relay.frames import RECEIPT, send
+
+A, J, R = "activemq", "artemis", "rabbitmq"
+WALL = 1_000_000
+"""The time since 1970 in the scripts, in milliseconds."""
+
+
+def moved(clients: str, broker: str, cut: Cut = Cut.WHOLE, **settings: Any) -> Playbook:
+    """A client that was written for one product, at a broker of another one."""
+    found = MapSettings(clients, **settings)
+    return joined(b"1.2", b"1.2", cut=cut, product=broker, over=lambda each: replace(each, map=found))
+
+
+def frame(command: str, *lines: str) -> bytes:
+    """A frame without a body; a SEND or SUBSCRIBE without a destination has one of a queue."""
+    placed = command in ("SEND", "SUBSCRIBE") and not any(each.startswith("destination:") for each in lines)
+    ids = ["id:1"] if command in ("SUBSCRIBE", "UNSUBSCRIBE") else []
+    return "\n".join(
+        [command, *ids, *(["destination:/queue/q"] if placed else []), *lines, "", "\0"]
+    ).encode()
+
+
+SAID = [
+    # expiry
+    (A, R, "SEND", ["expires:1005000"], ["expiration:5000"]),
+    (A, R, "SEND", ["expires:900000"], ["expiration:0"]),
+    (A, R, "SEND", ["expires:0"], []),
+    (A, R, "SEND", ["expires:never"], []),
+    (A, J, "SEND", ["expires:1005000"], ["expires:1005000", "destination-type:ANYCAST"]),
+    (R, A, "SEND", ["expiration:5000"], ["expires:1005000"]),
+    (R, J, "SEND", ["expiration:5000"], ["expires:1005000", "destination-type:ANYCAST"]),
+    # prefetch
+    (A, R, "SUBSCRIBE", ["activemq.prefetchSize:7"], ["prefetch-count:7"]),
+    (R, A, "SUBSCRIBE", ["prefetch-count:7"], ["activemq.prefetchSize:7"]),
+    (A, J, "SUBSCRIBE", ["activemq.prefetchSize:7"], ["subscription-type:ANYCAST"]),
+    (J, R, "SUBSCRIBE", ["consumer-window-size:4096"], []),
+    # selectors
+    (
+        A,
+        J,
+        "SUBSCRIBE",
+        ["selector:a > 1"],
+        ["selector:convert_string_expressions\\ca > 1", "subscription-type:ANYCAST"],
+    ),
+    (J, A, "SUBSCRIBE", ["selector:a = '1'"], ["selector:a = '1'"]),
+    # names
+    (A, R, "SEND", ["destination:/queue/a/b"], ["destination:/queue/a%2Fb"]),
+    (A, R, "SUBSCRIBE", ["destination:/topic/a.>"], ["destination:/topic/a.#"]),
+    (A, R, "SUBSCRIBE", ["destination:/topic/a/*.>"], ["destination:/topic/a%2F*.#"]),
+    (
+        A,
+        J,
+        "SUBSCRIBE",
+        ["destination:/topic/a.>"],
+        ["destination:/topic/a.#", "subscription-type:MULTICAST"],
+    ),
+    (A, J, "SEND", ["destination:plain"], ["destination:plain", "destination-type:ANYCAST"]),
+    (R, A, "SUBSCRIBE", ["destination:/topic/a.#"], ["destination:/topic/a.>"]),
+    (R, A, "SEND", ["destination:/queue/a%2Fb"], ["destination:/queue/a/b"]),
+    (R, J, "SEND", ["destination:/queue/a%2Fb"], ["destination:/queue/a/b", "destination-type:ANYCAST"]),
+    (J, A, "SUBSCRIBE", ["destination:/topic/a.#"], ["destination:/topic/a.>"]),
+    (J, A, "SUBSCRIBE", ["selector:convert_string_expressions\\ca > 1"], ["selector:a > 1"]),
+    # users
+    (A, R, "SEND", ["user-id:u"], ["x-user-id:u"]),
+    # virtual topics
+    (
+        A,
+        R,
+        "SUBSCRIBE",
+        ["destination:/queue/Consumer.c.VirtualTopic.t"],
+        [
+            "destination:/topic/VirtualTopic.t",
+            "x-queue-name:Consumer.c.VirtualTopic.t",
+            "durable:true",
+            "auto-delete:false",
+        ],
+    ),
+    # groups and delays
+    (A, J, "SEND", ["JMSXGroupID:g"], ["JMSXGroupID:g", "destination-type:ANYCAST"]),
+    # consumers
+    (A, R, "SUBSCRIBE", ["activemq.priority:9"], ["x-priority:9"]),
+    (A, J, "SUBSCRIBE", ["activemq.noLocal:true"], ["no-local:true", "subscription-type:ANYCAST"]),
+    (
+        A,
+        J,
+        "SUBSCRIBE",
+        ["destination:/topic/t", "activemq.subscriptionName:s"],
+        ["destination:/topic/t", "durable-subscription-name:s", "subscription-type:MULTICAST"],
+    ),
+]
+"""Clients' product, broker's product, command, lines that the client says, and lines that the broker reads."""
+
+
+def lines(wire: bytes) -> list[str]:
+    """The header lines of the only frame, sorted; without the id and the usual destination."""
+    head = wire.rstrip(b"\n\0").decode().split("\n")
+    return sorted(each for each in head if each not in ("id:1", "destination:/queue/q"))
+
+
+@pytest.mark.parametrize(("clients", "broker", "command", "said", "read"), SAID)
+def test_what_a_broker_reads(
+    clients: str, broker: str, command: str, said: list[str], read: list[str]
+) -> None:
+    """The broker is told in its own words what the client meant."""
+    with moved(clients, broker) as play:
+        play.client_says(frame(command, *said))
+        assert lines(play.broker_reads()) == sorted([command, *read])
+
+
+REFUSED = [
+    (A, R, "SUBSCRIBE", ["selector:a > 1"], "selectors"),
+    (J, R, "SUBSCRIBE", ["selector:a = 1"], "selectors"),
+    (A, R, "SEND", ["AMQ_SCHEDULED_DELAY:5"], "delays"),
+    (A, J, "SEND", ["AMQ_SCHEDULED_CRON:* * * * *"], "schedules"),
+    (A, R, "SEND", ["JMSXGroupID:g"], "groups"),
+    (A, R, "SEND", ["destination:/queue/a,/topic/b"], "composite-destinations"),
+    (A, R, "SUBSCRIBE", ["destination:/queue/a.>"], "queue-wildcards"),
+    (A, J, "SUBSCRIBE", ["destination:/queue/Consumer.c.VirtualTopic.t"], "virtual-topics"),
+    (A, J, "SUBSCRIBE", ["destination:/topic/>"], "all-topics"),
+    (A, R, "SEND", ["reply-to:/remote-temp-queue/ID"], "foreign-replies"),
+    (A, R, "SEND", ["reply-to:some/thing"], "foreign-replies"),
+    (J, A, "UNSUBSCRIBE", ["durable-subscription-name:s"], "durable-subscriptions"),
+    (A, J, "SUBSCRIBE", ["activemq.exclusive:true"], "exclusive-consumers"),
+    (A, J, "SUBSCRIBE", ["browser:true"], "browsers"),
+    (A, R, "SUBSCRIBE", ["activemq.noLocal:true"], "no-local"),
+    (R, A, "SEND", ["x-message-ttl:5"], "queue-arguments"),
+    (R, A, "SUBSCRIBE", ["destination:/exchange/logs/a"], "exchanges"),
+    (
+        R,
+        J,
+        "SUBSCRIBE",
+        ["destination:/topic/a", "durable:true", "auto-delete:false"],
+        "durable-subscriptions",
+    ),
+]
+"""Clients' product, broker's product, command, lines that the client says, and the feature that is refused."""
+
+
+@pytest.mark.parametrize(("clients", "broker", "command", "said", "feature"), REFUSED)
+def test_what_is_refused(clients: str, broker: str, command: str, said: list[str], feature: str) -> None:
+    """What the broker cannot do is an ERROR that names it; with `ignore` the client may use it nevertheless."""
+    with moved(clients, broker) as play:
+        play.client_says(frame(command, *said, "receipt:r"))
+        play.client_gets_error(f"{feature} are not possible at this broker".encode(), receipt=b"r")
+        play.nobody_gets_more()
+    with moved(clients, broker, ignore=frozenset({feature})) as play:
+        play.client_says(frame(command, *said))
+        assert play.broker_reads().startswith(command.encode())
+
+
+@pytest.mark.parametrize(
+    ("clients", "broker", "does", "told"),
+    [
+        (A, R, None, None),
+        (A, J, None, None),
+        (R, A, None, None),
+        (R, J, None, None),
+        (J, A, None, b"ACK\n"),
+        (J, R, None, b"ACK\n"),
+        (A, R, "dead-letter", b"NACK\nrequeue:false\n"),
+        (A, R, "requeue", b"NACK\nrequeue:true\n"),
+        (A, R, "discard", b"ACK\n"),
+        (R, A, "dead-letter", b"NACK\n"),
+        (R, J, "discard", b"NACK\n"),
+        (A, J, "refuse", None),
+    ],
+)
+def test_a_nack(clients: str, broker: str, does: str | None, told: bytes | None) -> None:
+    """It does what was chosen; without a choice it is refused where the broker would do something else."""
+    nack = {} if does is None else {broker: does}
+    with moved(clients, broker, nack=nack, ignore=frozenset({"cumulative-acks"})) as play:
+        play.client_says(frame("SUBSCRIBE", "ack:client-individual"))
+        play.broker_reads()
+        play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/q\n\nx\0")
+        play.client_reads()
+        play.client_says(frame("NACK", "id:k"))
+        if told is None:
+            play.client_gets_error(b"NACK is not possible at this broker")
+        else:
+            assert play.broker_reads() == told + b"id:k\n\n\0"
+
+
+@pytest.mark.parametrize(("clients", "broker"), [(A, R), (R, A), (R, J), (J, R)])
+def test_cumulative_acks(clients: str, broker: str) -> None:
+    """RabbitMQ counts the messages of all subscriptions together, others do not: a second subscription is refused."""
+    with moved(clients, broker) as play:
+        play.client_says(frame("SUBSCRIBE", "ack:client"))
+        play.broker_reads()
+        play.client_says(frame("SUBSCRIBE", "ack:client-individual", "receipt:r").replace(b"id:1", b"id:2"))
+        play.client_gets_error(
+            b"cumulative ACKs of several subscriptions are not possible at this broker", receipt=b"r"
+        )
+    with moved(clients, broker) as play:
+        play.client_says(frame("SUBSCRIBE", "ack:client"))
+        play.client_says(frame("UNSUBSCRIBE"))
+        play.client_says(frame("SUBSCRIBE", "ack:client"))
+        assert play.broker_reads().count(b"SUBSCRIBE") == 3
+
+
+@in_all_pairs
+def test_all_versions(client: bytes, broker: bytes) -> None:
+    """The words of a product do not depend on the version."""
+    found = MapSettings(A)
+    with joined(client, broker, product=R, over=lambda each: replace(each, map=found)) as play:
+        play.client_says(send(b"1", b"/queue/a/b", expires="1005000"))
+        read = play.broker_reads()
+        assert b"\nexpiration:5000\n" in read
+        assert b"expires" not in read
+        assert b"\ndestination:/queue/a%2Fb\n" in read
+
+
+@in_all_cuts
+def test_messages_come_back(cut: Cut) -> None:
+    """A consumer of ActiveMQ reads at RabbitMQ what it would read at home."""
+    with moved(A, R, cut) as play:
+        play.client_says(frame("SUBSCRIBE", "destination:/queue/a/b"))
+        play.broker_reads()
+        told = b"MESSAGE\nsubscription:1\ndestination:/queue/a%%2Fb\nmessage-id:m\n%b\nx\0"
+        heard = told.replace(b"a%%2Fb", b"a/b").replace(b"subscription:1\ndestination:/queue/a/b\n", b"")
+        plain = heard % b"subscription:1\n"
+        play.broker_says(told % b"" * 3)
+        assert play.client_reads().count(b"destination:/queue/a/b\n") == 3
+        play.broker_says(told % b"expiration:5000\n")
+        read = play.client_reads()
+        assert b"expires:1005000\n" in read
+        assert b"expiration" not in read
+        assert plain
+
+
+@in_all_cuts
+def test_routing_at_artemis(cut: Cut) -> None:
+    """Without any move Artemis is told what is a queue; a client's own word counts, and other names have none."""
+    with joined(b"1.2", b"1.2", cut=cut, product=J) as play:
+        asked = b"destination-type:ANYCAST\n"
+        play.client_tells_broker(
+            send(b"1", b"/queue/q") * 3, b"SEND\n%bdestination:/queue/q\n\n1\0" % asked * 3
+        )
+        play.client_says(send(b"1", b"/topic/t") + send(b"2", b"/queue/q"))
+        read = play.broker_reads()
+        assert read.count(b"destination-type:MULTICAST\ndestination:/topic/t\n") == 1
+        assert read.count(b"destination-type:ANYCAST\ndestination:/queue/q\n") == 1
+        play.client_tells_broker(send(b"1", b"address") * 2, send(b"1", b"address") * 2)
+        own = send(b"1", b"/queue/q", **{"destination-type": "MULTICAST"})
+        play.client_tells_broker(own, own)
+        play.client_tells_broker(
+            frame("SUBSCRIBE"), b"SUBSCRIBE\nsubscription-type:ANYCAST\nid:1\ndestination:/queue/q\n\n\0"
+        )
+
+
+@pytest.mark.parametrize("broker", [J, R])
+def test_temporary_queues(broker: str) -> None:
+    """The relay makes them: with a name of the session's own, which the client does not see, and others cannot read."""
+    reads, sends = b"/queue/relay-temp.relay-session.me", b"/queue/relay-temp.relay-session.me"
+    if broker == R:
+        sends = b"/amq" + sends
+    with moved(A, broker) as play:
+        play.client_says(frame("SUBSCRIBE", "destination:/temp-queue/me"))
+        read = play.broker_reads()
+        assert b"\ndestination:%b\n" % reads in read
+        assert (b"\nexclusive:true\n" in read) == (broker == R)
+        play.client_says(send(b"1", b"/queue/work", **{"reply-to": "/temp-queue/me"}))
+        assert b"\nreply-to:%b\n" % sends in play.broker_reads()
+        play.broker_says(b"MESSAGE\nsubscription:1\ndestination:%b\nmessage-id:m\n\nx\0" % reads)
+        assert b"\ndestination:/temp-queue/me\n" in play.client_reads()
+        request = b"MESSAGE\nsubscription:2\ndestination:/queue/work\nreply-to:%b\nmessage-id:m\n\nx\0"
+        play.broker_says(request % sends.replace(b"relay-session", b"other"))
+        assert b"\nreply-to:/queue/relay-temp.other.me\n" in play.client_reads()
+        play.client_says(send(b"1", b"/queue/relay-temp.other.me"))
+        assert b"\ndestination:%b\n" % sends.replace(b"relay-session", b"other") in play.broker_reads()
+        play.client_says(frame("SUBSCRIBE", "destination:/queue/relay-temp.other.me", "receipt:r"))
+        play.client_gets_error(b"a private queue is read by its owner only", receipt=b"r")
+
+
+def test_a_virtual_topic() -> None:
+    """MESSAGEs of a virtual topic's queue have the queue's name."""
+    with moved(A, R) as play:
+        play.client_says(frame("SUBSCRIBE", "destination:/queue/Consumer.c.VirtualTopic.t"))
+        play.client_says(frame("SUBSCRIBE", "destination:/topic/VirtualTopic.t").replace(b"id:1", b"id:2"))
+        play.broker_reads()
+        told = b"MESSAGE\nsubscription:%b\ndestination:/topic/VirtualTopic.t\nmessage-id:m\n\nx\0"
+        play.broker_says(told % b"1" + told % b"2")
+        read = play.client_reads().split(b"\0")
+        assert b"\ndestination:/queue/Consumer.c.VirtualTopic.t\n" in read[0]
+        assert b"\ndestination:/topic/VirtualTopic.t\n" in read[1]
+
+
+def test_a_refused_subscribe_leaves_nothing() -> None:
+    """A SUBSCRIBE that was refused is not made at the next broker, and its id is free."""
+    with moved(A, R) as play:
+        play.client_says(frame("SUBSCRIBE", "selector:a > 1"))
+        play.client_gets_error(b"selectors are not possible at this broker")
+        assert play.relay.session is not None
+        assert not len(play.relay.session.subscriptions)
+
+
+def test_receipts() -> None:
+    """A SEND that asks for a receipt is mapped, too."""
+    with moved(A, R) as play:
+        play.client_says(send(b"1", b"/queue/a/b", receipt="r", expires="1005000"))
+        assert b"expiration:5000\n" in play.broker_reads()
+        play.broker_tells_client(RECEIPT % b"r")
