@@ -260,6 +260,16 @@ class BrokerMap:
         """Whether a MESSAGE with this broker's name has the name that its subscription has."""
         return any(row.broker.read(name) is not None for row in self.subscribed)
 
+    @cached_property
+    def summary(self) -> str:
+        """What the map does, for a line of the log."""
+        routed = any(each.name == _ROUTE for each in self.additions)
+        facts = [
+            *([f"clients are of {self.clients}"] if self.clients is not None else []),
+            *(["destinations are routed by prefix"] if routed else []),
+        ]
+        return f" ({', '.join(facts)})" if facts else ""
+
     def subscribes(self, name: bytes) -> bool:
         """Whether SUBSCRIBE to a client's destination is said otherwise."""
         return any(row.client.read(name) is not None for row in self.subscribed)
