@@ -573,14 +573,13 @@ class Bridge:
         if self._heard is not None:
             asked = next((value for name, value in headers if name == RECEIPT_HEADER), None)
             self._note(asked, self._heard, session)
-        names = dict(reversed(headers))
-        drop, add, said = self.mapped(command, names.get, session, known=True)
+        if self.spoken is not None:
+            drop, add, said = self.mapped(command, dict(reversed(headers)).get, session, known=True)
+            command, headers = said or command, [*add, *[each for each in headers if each[0] not in drop]]
         lines = [
-            self._line(name, value, command, session)
-            for name, value in [*add, *[each for each in headers if each[0] not in drop]]
-            if name != CONTENT_LENGTH
+            self._line(name, value, command, session) for name, value in headers if name != CONTENT_LENGTH
         ]
-        return b"\n".join([said or command, *filter(None, lines), b""]) + b"\n" + END
+        return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
 
     def leave(self, receipt: bytes, session: Session) -> bytes:
         """Return the frame with which the relay leaves a broker. Its RECEIPT shows that earlier frames were read."""
