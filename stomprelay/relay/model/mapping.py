@@ -256,6 +256,10 @@ class BrokerMap:
                 )
         return self.names.to_client(name)
 
+    def own(self, name: bytes) -> bool:
+        """Whether the other side's name depends on the session."""
+        return self.private is not None and (b"/temp-" in name or _OWN in name)
+
     def subscriptions(self, name: bytes) -> bool:
         """Whether a MESSAGE with this broker's name has the name that its subscription has."""
         return any(row.broker.read(name) is not None for row in self.subscribed)
