@@ -763,6 +763,7 @@ RECEIPTS: Final = b"-receipt-"
 OWN: Final = TRACE, b"%b:relay-" % RECEIPT_HEADER
 """Headers of relays, in the form that `Rule` uses. A MESSAGE with one of these headers needs an edit."""
 
+_NEEDLE: Final = b"\n%b:" % TRACE
 _LINES: Final = re.compile(
     rb"\n(?:%b:[^\n]*|%b:relay-[\w-]+%b[0-9]+\r?)(?=\n)" % (TRACE, RECEIPT_HEADER, RECEIPTS)
 )
@@ -807,14 +808,16 @@ class ToClient(Bridge):
         data, start, body = frame.data, frame.head - 1, frame.body
         bare = frame
         if _LINES.search(data, start, body):
-            bare = frame.with_lines(_LINES.sub(b"", data[start:body]), body=False)
+            lines = data[start:body]
+            if self.spoken is not None and self.spoken.sender_id is not None:
+                lines = lines.replace(_NEEDLE, b"\n%b:" % self.spoken.sender_id, 1)
+            bare = frame.with_lines(_LINES.sub(b"", lines), body=False)
         head = None
         if self.judges or self.spoken or (self.tracked and session.subscriptions.acknowledging):
             head = super().head(bare, session)
         return bare.data if head is None and bare is not frame else head
 
 
-_NEEDLE: Final = b"\n%b:" % TRACE
 _LINE: Final = re.compile(rb"\n%b:[^\n]*" % TRACE)
 
 
@@ -992,7 +995,7 @@ def _renamed_back(run: Run, bridge: Bridge, session: Session, width: int) -> boo
     """Give MESSAGEs the clients' names of their places, and take these out of the run's values, which then have `width`
     columns. Return False if each frame must be looked at.
     """
-    table, step = run.[each + b"\n" for each in values.split(b"\n")[:-1]], width + 1
+    table, step = [each + b"\n" for each in run.values.split(b"\n")[:-1]], width + 1
     spelled = _spelled(MESSAGE, b"".join(table[width::step]), run.count, bridge, session)
     if spelled is None:
         return False

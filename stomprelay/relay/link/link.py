@@ -345,7 +345,7 @@ class Handshake:
         frame = self._offer.connect(
             self._asked,
             upstream.heart_beat,
-            host=upstream.host,
+            host=upstream.map.hosts.get(self.broker.uri, upstream.host),
             credentials=credentials(upstream, self.broker, self._offer.credentials),
             added=client_address(upstream, self.broker, address),
         )
