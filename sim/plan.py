@@ -13,6 +13,8 @@ from sim.clients import Habit
 from sim.layers import NAME, PATH, certificate
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS, Web
+from stomprelay.relay.model.mapping import MapSettings
+from stomprelay.relay.model.names import NameRow, Pattern
 from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
@@ -50,9 +52,12 @@ PLAIN: Final[dict[str, Any]] = {
     "size": 1 << 16,
     "frames": None,
     "memory": 1 << 30,
-    **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web", "journal"), False),
+    **dict.fromkeys(("mapped", "fast", "tls", "web", "broker_tls", "broker_web", "journal"), False),
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
+
+MOVED: Final = (NameRow(Pattern("/queue/{name}"), Pattern("/queue/moved.{name}")),)
+"""How brokers spell the names of queues in a world that is `mapped`."""
 
 CALM: Final = (0.0, 0.0, 0.001)
 """Weather in which nothing is cut, and nothing takes long."""
@@ -162,6 +167,7 @@ class Scene:
             versions=frozenset(self.versions) or None,
             close_on_error=self.closes,
             fan_out_queues=not self.alone,
+            map=MapSettings(names=MOVED if settings.get("mapped") else ()),
             tls=ClientTLS(certificate() if secure else None, name=NAME),
         )
         routes: tuple[Route, ...] = ()
@@ -288,6 +294,8 @@ def draw(seed: int, number: int) -> Plan:
         scene, steps = _ended(unspeakable, scene)
     elif drawn > 0.985:
         scene, steps = _choking(unspeakable, scene, steps)
+    if Random(f"{seed}/{number}/mapped").random() < 0.1:
+        scene = replace(scene, settings=scene.settings | {"mapped": True})
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
 
 
