@@ -79,7 +79,7 @@ _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 def add(commands: _Commands) -> None:
     """Add the commands that send requests to a running relay."""
     relay, table, named = (
-        _relay(),
+        relay_options(),
         argparse.ArgumentParser(add_help=False),
         argparse.ArgumentParser(add_help=False),
     )
@@ -145,7 +145,8 @@ def add(commands: _Commands) -> None:
     tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
 
 
-def _relay() -> argparse.ArgumentParser:
+def relay_options() -> argparse.ArgumentParser:
+    """Return the parent of parsers of commands that ask a running relay; see `admin_client`."""
     relay = argparse.ArgumentParser(add_help=False)
     place = f"the relay's admin endpoint, or its URL; default: that of --config, else {DEFAULT}"
     for flags, metavar, meaning in (
@@ -188,7 +189,7 @@ def _seconds(text: str) -> float:
 
 
 def _ask(options: argparse.Namespace) -> int:
-    relay = _admin(options)
+    relay = admin_client(options)
     match options.command:
         case "pause":
             return remote.pause(relay, options.broker, options.within, _print_line)
@@ -219,7 +220,7 @@ def _ask(options: argparse.Namespace) -> int:
     return remote.brokers(relay, _print_line, as_json=options.json)
 
 
-def _admin(options: argparse.Namespace) -> AdminClient:
+def admin_client(options: argparse.Namespace) -> AdminClient:
     """Return a client for the admin endpoint, with the credentials. The endpoint is taken from `--admin`, else from the
     configuration file. Without a file it is `DEFAULT`. Raises `ConfigError`.
     """

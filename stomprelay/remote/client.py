@@ -198,9 +198,20 @@ class AdminClient:
         """Take the broker with this URI into service again, and return all brokers."""
         return self._request("POST", "/brokers/resume", _brokers, {"broker": broker})
 
-    def sessions(self, filters: Iterable[tuple[str, str]], sort: str, limit: int, after: str) -> SessionPage:
-        """Return at most `limit` sessions that match all filters: the first ones, or those that follow `after`."""
-        said = urlencode([*filters, ("sort", sort), ("limit", limit), ("after", after)])
+    def sessions(
+        self,
+        filters: Iterable[tuple[str, str]],
+        sort: str,
+        limit: int,
+        after: str,
+        *,
+        subscriptions: bool = False,
+    ) -> SessionPage:
+        """Return at most `limit` sessions that match all filters: the first ones, or those that follow `after`. With
+        `subscriptions` each has its subscriptions with their headers.
+        """
+        more = [("subscriptions", "yes")] if subscriptions else []
+        said = urlencode([*filters, ("sort", sort), ("limit", limit), ("after", after), *more])
         return self._request("GET", f"/sessions?{said}", _session_page)
 
     def reload(self) -> ReloadAnswer:

@@ -64,10 +64,10 @@ def sessions(
     filters, order = tuple(filters), RATES.get(sort)
     names: tuple[str, ...] = SESSION
     asked = (sort, top) if order is None else (ORDERS[0], None)
-    rows, missing = _sessions(admin, filters, *asked)
+    rows, missing = every_session(admin, filters, *asked)
     if rates or order is not None:
         sleep(_BETWEEN)
-        again, others = _sessions(admin, filters, *asked)
+        again, others = every_session(admin, filters, *asked)
         rows, missing, names = [*with_rates(rows, again)], missing | others, SESSION_RATES
     if order is not None:
         rows = sorted(rows, key=lambda row: -sum(row[name] for name in order))[:top]
@@ -78,13 +78,21 @@ def sessions(
     return 0
 
 
-def _sessions(
-    admin: AdminClient, filters: tuple[tuple[str, str], ...], sort: str, top: int | None
+def every_session(
+    admin: AdminClient,
+    filters: tuple[tuple[str, str], ...] = (),
+    sort: str = "session",
+    top: int | None = None,
+    *,
+    subscriptions: bool = False,
 ) -> tuple[list[dict[str, Any]], set[str]]:
-    """Return at most `top` sessions that match all filters, and the names of workers that did not answer."""
+    """Return at most `top` sessions that match all filters, and the names of workers that did not answer. With
+    `subscriptions` each session has its subscriptions.
+    """
     rows, missing, after = list[dict[str, Any]](), set[str](), ""
     while True:
-        page = admin.sessions(filters, sort, _PAGE if top is None else min(_PAGE, top - len(rows)), after)
+        most = _PAGE if top is None else min(_PAGE, top - len(rows))
+        page = admin.sessions(filters, sort, most, after, subscriptions=subscriptions)
         rows += page.sessions
         missing.update(page.missing)
         if page.next is None or len(rows) == top:
