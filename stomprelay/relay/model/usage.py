@@ -103,7 +103,7 @@ class Judge:
         if command is SEND:
             said = tuple([each for each in headers if each[0] in self._looked])
             return self._sent(tuple([each if each[0] in PLACED else (each[0], b"1") for each in said]))
-        found = tuple(dict.fromkeys(self._judged(command, headers, session)))
+        found = self._whole(command, headers, session)
         if command is SUBSCRIBE:
             session.subscriptions.opened(headers)
         elif command is UNSUBSCRIBE:
@@ -111,7 +111,19 @@ class Judge:
         return found
 
     def _judge_send(self, headers: tuple[tuple[bytes, bytes], ...]) -> tuple[Finding, ...]:
-        return tuple(dict.fromkeys(self._judged(SEND, list(headers), session_of(b"judged"))))
+        return self._whole(SEND, [*headers], session_of(b"judged"))
+
+    def _whole(self, command: bytes, headers: Headers, session: Session) -> tuple[Finding, ...]:
+        """Return what a frame uses. If the map refuses the frame, there is a refusal, whatever the reason is."""
+        found = dict.fromkeys(self._judged(command, headers, session))
+        if not any(each.verdict is Verdict.REFUSED for each in found):
+            first = dict(reversed(headers)).get
+            try:
+                self._spoken.change(command, first, session)
+            except Refused as error:
+                place = first(DESTINATION) or b""
+                found[Finding(error.message, Verdict.REFUSED, place, error.detail)] = None
+        return tuple(found)
 
     def _judged(self, command: bytes, headers: Headers, session: Session) -> Iterator[Finding]:
         first = dict(reversed(headers)).get
