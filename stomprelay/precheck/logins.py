@@ -1,9 +1,10 @@
 """A short conversation with each broker of an upstream, with each login that the relay may use there.
 
-The conversation subscribes to a queue that exists for its session only, sends one message to it, receives it, and
-leaves. Nothing of it is left at the broker.
+The conversation subscribes to a topic that nobody else uses, sends one message to it, receives it, and leaves. Nothing
+of it is left at the broker. ActiveMQ keeps topics, so there it is a temporary queue, which ends with the session.
 """
 
+import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -16,15 +17,12 @@ from stomprelay.precheck.report import Login
 from stomprelay.relay.model.features import ACTIVEMQ
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.mapping import PRIVATE
-from stomprelay.relay.model.profile import AUTO, PROFILES
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import Credentials
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import MESSAGE, RECEIPT, RECEIPT_ID
 
 _NUMBER: Final = b"1"
-_PLACE: Final = b"/temp-queue/check"
 _ASKED: Final = b"check"
 
 
@@ -81,18 +79,16 @@ def product(upstream: Upstream, within: float) -> str | None:
 
 def converse(new: Upstream, product: str, logins: Iterable[Tried], within: float) -> Iterator[Login]:
     """Try each login at each broker, and yield what became of it. A conversation takes `within` seconds at most."""
-    # ActiveMQ takes its own temporary queues down; a queue that the relay named would stay there.
-    own = product in PRIVATE and product != ACTIVEMQ
-    settings = replace(new.map, temporary=own, _made={})
-    profile = PROFILES.get(product, AUTO)
-    there = replace(new, map=settings, profile=profile if new.profile is AUTO else new.profile)
+    own = product == ACTIVEMQ
+    place = b"/temp-queue/relay-check" if own else b"/topic/relay-check-%b" % os.urandom(4).hex().encode()
+    there = replace(new, map=replace(new.map, temporary=False)) if own else new
     for login, broker in [(login, broker) for login in dict.fromkeys(logins) for broker in new.brokers]:
         name = f"{login.name} ({login.whose})"
         if login.credentials is None:
             yield Login(name, str(broker), None, "its passcode is not known here")
             continue
         try:
-            _converse(_alone(there, broker, login.credentials), within)
+            _converse(_alone(there, broker, login.credentials), place, within)
         except Unreachable as error:
             yield Login(name, str(broker), None, str(error))
         except SessionLost as error:
@@ -107,14 +103,14 @@ def _alone(upstream: Upstream, broker: Broker, credentials: Credentials | None) 
     )
 
 
-def _converse(upstream: Upstream, within: float) -> None:
+def _converse(upstream: Upstream, place: bytes, within: float) -> None:
     """Hold the conversation. Raises `SessionLost`, with the broker's words, and `Unreachable`."""
     end = time.monotonic() + within
     with Client(upstream, "check") as client:
         client.connect(within)
-        lines = [(b"id", _NUMBER), (b"destination", _PLACE), (b"ack", b"auto")]
+        lines = [(b"id", _NUMBER), (b"destination", place), (b"ack", b"auto")]
         client.send(b"SUBSCRIBE\n%b\n\0" % V1_2.write(lines))
-        lines = [(b"destination", _PLACE), (b"receipt", _ASKED)]
+        lines = [(b"destination", place), (b"receipt", _ASKED)]
         client.send(b"SEND\n%b\nstomprelay move check\0" % V1_2.write(lines))
         missing = {MESSAGE, RECEIPT}
         while missing:

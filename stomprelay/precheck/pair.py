@@ -67,7 +67,7 @@ def find(
         raise ConfigError(_unknown(f"upstream.{old.name}", "--clients"))
     decided = (new.map.clients or product) == clients
     if not decided:
-        new = replace(new, map=replace(new.map, clients=clients, _made={}))
+        new = replace(new, map=replace(new.map, clients=clients))
     return Pair(old, new, clients, product, decided)
 
 

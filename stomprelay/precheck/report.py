@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from stomprelay.relay.model.usage import SELECTORS, Finding, Verdict
+from stomprelay.relay.model.usage import NACKING, NAMES, SELECTORS, Finding, Verdict
 from stomprelay.wire.errors import visible
 
 PRODUCTS: Final = {"activemq": "ActiveMQ", "artemis": "Artemis", "rabbitmq": "RabbitMQ"}
@@ -175,14 +175,16 @@ class Report:
 
     def _sentence(self, client: str, feature: str, use: Use) -> str:
         places = [*map(_text, use.places)]
-        on = f" on {_several(places, more=use.more)}" if places else ""
-        words = "NACK" if feature == "nack" else feature.replace("-", " ")
+        # What changes names them.
+        on = f" on {_several(places, more=use.more)}" if places and feature != NAMES else ""
+        words = {NACKING: "NACK", NAMES: "names"}.get(feature, feature.replace("-", " "))
         counts = ", ".join(f"{number} in {source}" for source, number in use.counts.items())
         extras = [
             f"{each}" if len(places) == 1 else f"{each.place}: {each}"
             for each in self._extras(client, feature)
+            if each.sent or each.delivered
         ]
-        why = "; ".join([*use.whys][:_SHOWN] + extras)
+        why = "; ".join([_several([*use.whys], more=False)] * bool(use.whys) + extras)
         return visible(f"{client} uses {words}{on}{f': {why}' if why else ''} ({counts})")
 
 

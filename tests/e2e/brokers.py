@@ -169,6 +169,10 @@ class RabbitMQ(Broker):
         listed = self._asked("list_stomp_connections", "peer_host", "peer_port")
         return [line.split("\t") for line in listed.splitlines()]
 
+    def queues(self) -> str:
+        """Return the names of its queues, one a line."""
+        return self._asked("list_queues", "name")
+
     def names(self) -> str:
         """Return how it calls its STOMP connections, those over WebSocket, too, which it does not list: `HOST:PORT ->
         HOST:PORT` in Erlang's terms.

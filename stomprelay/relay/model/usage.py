@@ -54,6 +54,8 @@ class Finding(NamedTuple):
 
 
 CUMULATIVE: Final = "cumulative-acks"
+NAMES: Final = "names"
+NACKING: Final = "nack"
 SELECTORS: Final = "selectors"
 TEMPORARY: Final = "temporary-queues"
 _TEMPORARY: Final = (b"/temp-queue/", b"/temp-topic/")
@@ -197,18 +199,18 @@ class Judge:
     def _of_nack(self, first: First, session: Session) -> Finding:
         chosen = self._settings.nack.get(self.product)
         if self._spoken.nack is None:
-            return Finding("nack", Verdict.SAME)
+            return Finding(NACKING, Verdict.SAME)
         try:
             change = self._spoken.change(NACK, first, session)
         except Refused as error:
             able = list(NACKS.get(self.product, ()))
             more = f"  # or {' or '.join(able[1:])}" if able[1:] else ""
-            return Finding("nack", Verdict.REFUSED, b"", error.detail, f"nack = {_quoted(able[0])}{more}")
+            return Finding(NACKING, Verdict.REFUSED, b"", error.detail, f"nack = {_quoted(able[0])}{more}")
         said = (change.command or NACK).decode()
         why = ", ".join([said, *[b":".join(each).decode() for each in change.add]])
         if chosen is None:
-            return Finding("nack", Verdict.MAPPED, b"", f"it is {why} there")
-        return Finding("nack", Verdict.CHOSEN, b"", f"it is {why} there", f"nack = {_quoted(chosen)}")
+            return Finding(NACKING, Verdict.MAPPED, b"", f"it is {why} there")
+        return Finding(NACKING, Verdict.CHOSEN, b"", f"it is {why} there", f"nack = {_quoted(chosen)}")
 
     def _of_acks(self, first: First, session: Session) -> Iterator[Finding]:
         """Yield whether ACKs of this subscription and of others of the session can be told apart."""
@@ -254,7 +256,7 @@ class Judge:
         try:
             said = self._spoken.to_broker(value, session, command)
         except Refused as error:
-            yield Finding("names", Verdict.REFUSED, value, f"{error.message}: {error.detail}", "names = ...")
+            yield Finding(NAMES, Verdict.REFUSED, value, f"{error.message}: {error.detail}", "names = ...")
             return
         if temporary and self._free.private is not None and self._spoken.private is None:
             why = "the broker has no queues of one session only"
@@ -264,7 +266,7 @@ class Judge:
         elif temporary:
             yield Finding(TEMPORARY, Verdict.MAPPED, b"", "the relay makes a queue for the session alone")
         elif said != value:
-            yield Finding("names", Verdict.MAPPED, value, f"it is {_shown(said)} there")
+            yield Finding(NAMES, Verdict.MAPPED, value, f"{_shown(value)} is {_shown(said)} there")
 
 
 def _quoted(text: str) -> str:
