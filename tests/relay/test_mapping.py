@@ -1,12 +1,15 @@
 """Clients of one product at a broker of another one: what the broker reads, what comes back, and what is refused."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from stomprelay.relay.model.mapping import MapSettings
+from stomprelay.relay.model.profile import RABBITMQ
 from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_all_pairs, joined, listener, upstream
+from tests.relay.failing import moves, started
 from tests.relay.frames import RECEIPT, send
 
 A, J, R = "activemq", "artemis", "rabbitmq"
@@ -328,3 +331,15 @@ def test_the_host_of_a_broker() -> None:
     play.client_says(SAY_HELLO[b"1.2"])
     play.broker_accepts()
     assert b"\nhost:/shop\n" in play.broker_reads()
+
+
+@in_all_cuts
+def test_receipts_of_the_relays_own(cut: Cut) -> None:
+    """With `confirm` each SEND gets its receipt and its broker's name, alone and many at once."""
+    play = started(cut=cut, confirm=True, profile=RABBITMQ, map=MapSettings(A))
+    play.client_says(send(b"1", b"/queue/a/b") + send(b"2", b"/queue/plain") + send(b"3", b"/queue/a/b"))
+    read = play.broker_reads()
+    assert re.findall(rb"\nreceipt:relay-session-receipt-(\d)\n", read) == [b"1", b"2", b"3"]
+    assert re.findall(rb"\ndestination:([^\n]*)", read) == [b"/queue/a%2Fb", b"/queue/plain", b"/queue/a%2Fb"]
+    moves(play)
+    assert re.findall(rb"\ndestination:([^\n]*)", play.broker_reads()).count(b"/queue/a%2Fb") == 2

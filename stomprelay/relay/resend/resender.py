@@ -354,7 +354,7 @@ class Sender:
         else:
             receipts = self.unconfirmed.ask_each(run.count)
             self.unconfirmed.keep_run(run, receipts)
-            self._joiner.write(run.asking(receipts))
+            self._joiner.write(self.bridge.asking(run, receipts))
 
     def _send_marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
         """Add a SEND that asks for a receipt, or belongs to a transaction."""
