@@ -215,9 +215,11 @@ class Session:
         self._neighbours.append(another)
         return another
 
-    @property
     def wall(self) -> int:
-        """The milliseconds since 1970 when the last bytes came."""
+        """Return the milliseconds since 1970 when the last bytes came. The head for which they are asked depends on
+        them, so `memo` must not be used again.
+        """
+        self.traces += 1
         first = self._neighbours[0] if self._neighbours else self
         return int((self.epoch + first.active_at) * 1000)
 

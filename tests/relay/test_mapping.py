@@ -343,3 +343,35 @@ def test_receipts_of_the_relays_own(cut: Cut) -> None:
     assert re.findall(rb"\ndestination:([^\n]*)", read) == [b"/queue/a%2Fb", b"/queue/plain", b"/queue/a%2Fb"]
     moves(play)
     assert re.findall(rb"\ndestination:([^\n]*)", play.broker_reads()).count(b"/queue/a%2Fb") == 2
+
+
+def test_the_same_expiry_later() -> None:
+    """Frames that look alike have less time left when they come later."""
+    with moved(A, R) as play:
+        wire = send(b"1", b"/queue/q", expires="1005000")
+        play.client_says(wire)
+        assert b"expiration:5000\n" in play.broker_reads()
+        play.now += 2.0
+        play.client_says(wire)
+        assert b"expiration:3000\n" in play.broker_reads()
+
+
+def test_the_end_of_a_virtual_topics_subscription() -> None:
+    """UNSUBSCRIBE by destination names what SUBSCRIBE named, and removes no queue."""
+    found = MapSettings(A)
+    with joined(b"1.0", b"1.0", product=R, over=lambda each: replace(each, map=found)) as play:
+        play.client_says(b"SUBSCRIBE\ndestination:/queue/Consumer.c.VirtualTopic.t\n\n\0")
+        assert b"\ndestination:/topic/VirtualTopic.t\n" in play.broker_reads()
+        play.client_tells_broker(
+            b"UNSUBSCRIBE\ndestination:/queue/Consumer.c.VirtualTopic.t\n\n\0",
+            b"UNSUBSCRIBE\ndestination:/topic/VirtualTopic.t\n\n\0",
+        )
+
+
+def test_a_nack_of_one_message_only() -> None:
+    """At RabbitMQ a NACK with ack:client covers earlier messages, at ActiveMQ it does not."""
+    with moved(A, R, nack={R: "dead-letter"}) as play:
+        play.client_says(frame("SUBSCRIBE", "ack:client"))
+        play.broker_reads()
+        play.client_says(frame("NACK", "id:k"))
+        play.client_gets_error(b"NACK is not possible at this broker")
