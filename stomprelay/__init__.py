@@ -22,8 +22,8 @@ Journal       what passed through a relay, on disk: *segments*, files of *blocks
 
 The layers, each importing only earlier ones: ``wire``; ``session``; ``relay``, ``broker`` and ``journal``; ``auth``;
 ``config``; ``service`` (Twisted) and ``pipeline`` (Spark), which do not import each other; ``explain`` and ``remote``;
-and at last ``tap``, ``broker_tap`` and ``cli``. docs/development.md shows the layers, and the way of a frame through
-them.
+``precheck``; and at last ``tap``, ``broker_tap`` and ``cli``. docs/development.md shows the layers, and the way of a
+frame through them.
 """
 
 import os
