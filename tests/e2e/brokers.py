@@ -179,6 +179,11 @@ class RabbitMQ(Broker):
         """
         return self._asked("eval", "[element(2, process_info(P, dictionary)) || P <- rabbit_direct:list()].")
 
+    def limit(self, pattern: str) -> None:
+        """Have queues whose names fit this regular expression hold one message, and reject what is sent beyond."""
+        definition = '{"max-length": 1, "overflow": "reject-publish"}'
+        self._asked("set_policy", "--apply-to", "queues", f"limit {pattern}", pattern, definition)
+
     def _asked(self, *command: str) -> str:
         done = subprocess.run(
             [str(_RABBITMQ.with_name("rabbitmqctl")), "--silent", *command],
@@ -323,7 +328,7 @@ def _classic(name: str, program: Sequence[str], directory: Path, credentials: Cr
   http://www.springframework.org/schema/beans/spring-beans.xsd
   http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
  <broker xmlns="http://activemq.apache.org/schema/core" brokerName="stomprelay{port}" dataDirectory="{data}"
-   useJmx="false" useShutdownHook="true" advisorySupport="false" schedulerSupport="false">
+   useJmx="false" useShutdownHook="true" advisorySupport="false" schedulerSupport="true">
   <plugins><simpleAuthenticationPlugin><users>
    <authenticationUser username="guest" password="guest" groups="users"/>
   </users></simpleAuthenticationPlugin></plugins>
@@ -359,15 +364,21 @@ def _classic(name: str, program: Sequence[str], directory: Path, credentials: Cr
     return Broker(name, port, tls_port, lambda: Child(name, command, cwd=directory))
 
 
+class Artemis(Broker):
+    """An Artemis. At `shipped_port` it takes STOMP as its own configuration would have it: without prefixes."""
+
+    shipped_port: int
+
+
 @contextlib.contextmanager
-def artemis(directory: Path, credentials: Credentials) -> Iterator[Broker]:
+def artemis(directory: Path, credentials: Credentials) -> Iterator[Artemis]:
     """Run Artemis, with prefixes that make `/queue/` a queue and `/topic/` a topic, and without its window of ten KiB
     of messages that nobody has acknowledged yet.
     """
     home = downloads.artemis()
     if home is None or shutil.which("java") is None:
         raise Absent("needs Artemis: make brokers; and Java")
-    port, tls_port = free_port(), free_port()
+    port, tls_port, shipped_port = free_port(), free_port(), free_port()
     etc, data, tmp = (directory / name for name in ("etc", "data", "tmp"))
     for folder in (etc, data, tmp):
         folder.mkdir(parents=True)
@@ -388,6 +399,7 @@ def artemis(directory: Path, credentials: Credentials) -> Iterator[Broker]:
  <jmx-management-enabled>false</jmx-management-enabled>
  <acceptors>
   <acceptor name="stomp">tcp://127.0.0.1:{port}?{stomp}</acceptor>
+  <acceptor name="shipped">tcp://127.0.0.1:{shipped_port}?protocols=STOMP</acceptor>
   <acceptor name="stomp+ssl">tcp://127.0.0.1:{tls_port}?{stomp};sslEnabled=true;keyStorePath={keystore};keyStorePassword=changeit;keyStoreType=PKCS12</acceptor>
  </acceptors>
  <security-settings><security-setting match="#">{may}</security-setting></security-settings>
@@ -426,7 +438,9 @@ def artemis(directory: Path, credentials: Credentials) -> Iterator[Broker]:
         f"-Ddata.dir={data}",
         *("-cp", str(home / "lib" / "artemis-boot.jar"), "org.apache.activemq.artemis.boot.Artemis", "run"),
     ]
-    with _run(Broker("artemis", port, tls_port, lambda: Child("artemis", command, cwd=directory))) as broker:
+    broker = Artemis("artemis", port, tls_port, lambda: Child("artemis", command, cwd=directory))
+    broker.shipped_port = shipped_port
+    with _run(broker):
         yield broker
 
 
