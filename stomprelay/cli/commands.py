@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import stomprelay
-from stomprelay.cli import asking, configuration, passwd
+from stomprelay.cli import asking, configuration, move, passwd
 from stomprelay.config import ConfigError, load
 from stomprelay.explain import Explanation
 from stomprelay.files import files
@@ -97,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     passwd.add(commands)
     asking.add(commands)
+    move.add(commands)
     journal.add(commands).set_defaults(run=_journal)
     return made
 

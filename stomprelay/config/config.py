@@ -132,6 +132,18 @@ def load_admin(path: str) -> AdminAccess:
     return read_admin(_table(path, read_text(path)))
 
 
+def load_upstreams(path: str) -> dict[str, Upstream]:
+    """Return all upstreams in a TOML file by name, also those that nothing leads to; nothing else is checked. Raises
+    `ConfigError`.
+    """
+    return _read_upstreams(_table(path, read_text(path)), NOTHING)
+
+
+def upstream_at(name: str, uri: str) -> Upstream:
+    """Return an upstream at this URI, with defaults for all other settings. Raises `ValueError`."""
+    return moved(Upstream(name, ()), read_location(uri))
+
+
 def _table(path: str, text: str) -> ConfigTable:
     if line := deepest(text, DEPTH):
         raise ConfigError(f"{path}: is nested too deeply (at line {line})")
