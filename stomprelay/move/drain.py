@@ -1,8 +1,7 @@
 """Drains queues: takes the messages that wait at one broker, OLD, and gives each to another broker, NEW.
 
 A message is acknowledged at OLD only when NEW has confirmed its copy. So a crash loses nothing: OLD still has what was
-not acknowledged, and the next run takes it. If NEW had the message already, the second copy is marked with `RESENT`.
-OLD never gets a NACK, because for a NACK some products discard the message.
+not acknowledged, and the next run takes it. If NEW had the message already, the second copy is marked. OLD never gets a NACK, because for a NACK some products discard the message.
 
 `Drain` is a client of both brokers that speaks STOMP 1.2. It has no clock and no sockets: its inputs are what happened,
 and each input returns the requests to perform, in order.
@@ -10,25 +9,18 @@ and each input returns the requests to perform, in order.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from typing import Final, NamedTuple
 
+from stomprelay.move.copies import Copy, Queue, Refusal, carried, first, spell, temporary_reply
 from stomprelay.relay.model.group import Reconnect
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, RABBITMQ, Profile
 from stomprelay.wire import names
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2, Headers
-from stomprelay.wire.errors import StompError, visible
+from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame, Limits, compose, compose_raw
-
-RESENT: Final = b"relay-resent"
-"""The header of a copy that NEW may have already. A relay marks what it sends again in the same way."""
-DRAINED: Final = b"relay-drained"
-"""The header of every copy: the `message-id` of the first message that was drained. ActiveMQ and Artemis deliver a
-message again with the same id, so all copies of one message have the same value.
-"""
 
 PREFETCH: Final = 100
 """How many messages of a queue OLD delivers before it gets ACKs. The other consumers of the queue get the rest."""
@@ -41,7 +33,8 @@ REMEMBERED: Final = 4096
 BURST: Final = 0.1
 """With a rate: so many seconds may be made up for."""
 CONFIRMED_WITHIN: Final = 30.0
-"""NEW counts as lost if it confirms nothing for so many seconds."""
+"""A broker counts as lost if it confirms nothing for so many seconds."""
+_SILENT: Final = f"no RECEIPT within {CONFIRMED_WITHIN:g} s"
 FINISHED_WITHIN: Final = 10.0
 """At the end, the seconds that NEW has for its last RECEIPTs, and then OLD for its DISCONNECT."""
 PATIENCE: Final = 60.0
@@ -99,61 +92,18 @@ class Done(NamedTuple):
 Request = Open | Write | Close | Hold | Wake | Done
 
 
-class Refusal(NamedTuple):
-    """A message that NEW refused, by its `message-id` at OLD, and the reason. It is still at OLD."""
-
-    message: str
-    reason: str
-
-
-@dataclass(slots=True, eq=False)
-class Queue:
-    """A queue by its clients' name, and what became of its messages. `moved`: acknowledged at OLD. `bytes`: those of
-    their bodies. `marked`: copies of these with `RESENT`. `repliless`: copies of these without `reply-to`, which named
-    a temporary queue of OLD.
-    """
-
-    name: str
-    moved: int = 0
-    bytes: int = 0
-    marked: int = 0
-    repliless: int = 0
-    refused: list[Refusal] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Copy:
-    """A message of OLD. `session`: the number of the session of OLD that delivered it. `marked`: NEW may have it.
-    `sent`: it was sent to NEW. `alone`: it is sent only when nothing else is under way. `strikes`: how often NEW was
-    lost then.
-    """
-
-    queue: Queue
-    session: int
-    ack: bytes
-    headers: Headers
-    body: bytes
-    marked: bool
-    sent: bool = False
-    alone: bool = False
-    strikes: int = 0
-
-    @property
-    def key(self) -> int:
-        """A number that is equal for equal messages."""
-        carried = [each for each in self.headers if each[0] not in _OF_OLD]
-        return hash((self.queue.name, tuple(carried), self.body))
-
-    @property
-    def name(self) -> str:
-        """The `message-id` at OLD."""
-        return _text(_first(self.headers, names.MESSAGE_ID) or b"")
+_SUBSCRIBING: Final[Mapping[str, Headers]] = {
+    ACTIVEMQ.name: [(b"activemq.prefetchSize", b"%d" % PREFETCH)],
+    RABBITMQ.name: [(b"prefetch-count", b"%d" % PREFETCH)],
+    ARTEMIS.name: [(b"consumer-window-size", b"%d" % WINDOW), (b"subscription-type", b"ANYCAST")],
+}
+_BYE: Final = b"bye"
 
 
 class Talk:
     """The conversation with one end. `session`: its number, from 1 on. `open`: there is a connection, or an attempt.
-    `up`: CONNECTED came. `subscribed`: how many SUBSCRIBEs OLD has confirmed. `error`: the text of the last ERROR.
-    `retry_at`: when the next attempt is due.
+    `up`: CONNECTED came. `up_at`: when. `subscribed`: how many SUBSCRIBEs OLD has confirmed. `error`: the text of the
+    last ERROR. `retry_at`: when the next attempt is due.
     """
 
     def __init__(self, limits: Limits, reconnect: Reconnect | None) -> None:
@@ -167,7 +117,7 @@ class Talk:
         self.retry_at = inf
         self._failures = 0
         self._failing_since = inf
-        self._up_at = inf
+        self.up_at = inf
         self.decoder = self._decoder()
 
     def _decoder(self) -> Decoder:
@@ -186,7 +136,7 @@ class Talk:
         """Record that CONNECTED came."""
         self.decoder.expect(V1_2, names.BROKER_COMMANDS)
         self.up = True
-        self._up_at = now
+        self.up_at = now
 
     def progressed(self) -> None:
         """Record that the broker did something useful: the next loss is the first one again."""
@@ -195,10 +145,10 @@ class Talk:
 
     def lost(self, now: float) -> bool:
         """Record that the connection ended. Return whether to try again, at `retry_at`."""
-        if now >= self._up_at + SETTLED:
+        if now >= self.up_at + SETTLED:
             self.progressed()
         self.open = self.up = False
-        self._up_at = inf
+        self.up_at = inf
         options = self._reconnect
         if options is None:
             return False
@@ -316,7 +266,9 @@ class Drain:
             if now >= talk.retry_at:
                 self._open(end)
         if self._under_way and now >= self._confirmed_at + CONFIRMED_WITHIN:
-            self._give_up(End.NEW, f"no RECEIPT within {CONFIRMED_WITHIN:g} s", now)
+            self._give_up(End.NEW, _SILENT, now)
+        if self._subscribing and now >= self._talks[End.OLD].up_at + CONFIRMED_WITHIN:
+            self._give_up(End.OLD, _SILENT, now)
         if now >= self._ends_at:
             if self._leaving:
                 self._end("it did not confirm DISCONNECT: some of the last ACKs may not have arrived")
@@ -359,7 +311,7 @@ class Drain:
         if copy is not None:
             talk.error = text
             self._refused(copy, text, now)
-        elif end is End.OLD and talk.subscribed < len(self.queues) and not self._profile(end).leaves(frame):
+        elif end is End.OLD and self._subscribing and not self._profile(end).leaves(frame):
             self._stop(f"{end.value} refused the subscription: {text}", now)
             self._give_up(end, text, now)
         else:
@@ -380,14 +332,14 @@ class Drain:
 
     def _came(self, talk: Talk, frame: Frame, now: float) -> None:
         headers = frame.headers(V1_2)
-        number, ack = _first(headers, names.SUBSCRIPTION), _first(headers, names.ACK_HEADER)
+        number, ack = first(headers, names.SUBSCRIPTION), first(headers, names.ACK_HEADER)
         if number is None or not number.isdigit() or int(number) >= len(self.queues) or ack is None:
             return
         self._quiet_since = now
         self._first_at = min(self._first_at, now)
         if self._ended:
             return  # it stays at OLD
-        again = _first(headers, names.REDELIVERED) == b"true"
+        again = first(headers, names.REDELIVERED) == b"true"
         copy = Copy(self.queues[int(number)], talk.session, ack, headers, frame.payload, again)
         if talk.session > 1 and not again:
             copy.marked = copy.key in self._remembered
@@ -410,7 +362,7 @@ class Drain:
         queue.moved += 1
         queue.bytes += len(copy.body)
         queue.marked += copy.marked
-        queue.repliless += _temporary_reply(copy.headers)
+        queue.repliless += temporary_reply(copy.headers)
 
     def _refused(self, copy: Copy, reason: str, now: float) -> None:
         self._held -= len(copy.body)
@@ -525,9 +477,7 @@ class Drain:
                 self._leave(now)
         elif not self._leaving:
             self._send(now)
-            old, new = (self._talks[end] for end in End)
-            complete = old.up and new.up and old.subscribed == len(self.queues)
-            if complete and not self.under_way and now >= self._quiet_since + self._idle:
+            if self._idles and now >= self._quiet_since + self._idle:
                 self._leave(now)
         if self.done:
             return
@@ -537,19 +487,32 @@ class Drain:
             self._requests.append(Hold(held))
         self._requests.append(Wake(min(self._times(now))))
 
+    @property
+    def _idles(self) -> bool:
+        """Whether a message of OLD is all that is waited for."""
+        both = all(each.up for each in self._talks.values())
+        return both and not self._subscribing and not self.under_way
+
+    @property
+    def _subscribing(self) -> bool:
+        """Whether OLD has not confirmed all SUBSCRIBEs."""
+        old = self._talks[End.OLD]
+        return old.up and old.subscribed < len(self.queues)
+
     def _times(self, now: float) -> Iterator[float]:
+        """Yield the times at which something is to be done if nothing comes."""
         yield self._ends_at
         if self._leaving:
             return
+        yield from [each.retry_at for each in self._talks.values()]
         if self._under_way:
             yield self._confirmed_at + CONFIRMED_WITHIN
-        elif self._waiting and self._rate is not None and self._talks[End.NEW].up:
-            yield max(self._due, now)
-        elif self._talks[End.OLD].up:
+        if self._subscribing:
+            yield self._talks[End.OLD].up_at + CONFIRMED_WITHIN
+        if self._idles:
             yield self._quiet_since + self._idle
-        if self._waiting and self._rate is not None and self._due > now:
+        if self._waiting and self._due > now and self._talks[End.NEW].up:
             yield self._due
-        yield from [each.retry_at for each in self._talks.values()]
 
     def _send(self, now: float) -> None:
         """Send what waits, in the order in which it came."""
@@ -585,92 +548,8 @@ class Drain:
         self._requests.append(Write(end, data))
 
 
-# Headers
-
-_BYE: Final = b"bye"
-_OF_OLD: Final = frozenset(
-    {
-        *names.RESERVED,
-        names.DESTINATION,
-        names.RECEIPT_HEADER,
-        names.TRANSACTION,
-        names.CONTENT_LENGTH,
-        b"destination-type",
-        RESENT,
-        DRAINED,
-    }
-)
-"""Headers of a MESSAGE that are not copied: those of the broker and of the delivery, and those that are made anew."""
-_EXPIRY: Final = {ACTIVEMQ.name: b"expires", ARTEMIS.name: b"expires", RABBITMQ.name: b"expiration"}
-"""The header for the end of a message's life, by product: an absolute time, for RabbitMQ a duration; both in ms."""
-_SUBSCRIBING: Final[Mapping[str, Headers]] = {
-    ACTIVEMQ.name: [(b"activemq.prefetchSize", b"%d" % PREFETCH)],
-    RABBITMQ.name: [(b"prefetch-count", b"%d" % PREFETCH)],
-    ARTEMIS.name: [(b"consumer-window-size", b"%d" % WINDOW), (b"subscription-type", b"ANYCAST")],
-}
-_TEMPORARY: Final = (b"/temp-", b"/remote-temp-", b"/reply-queue/")
-
-
-def carried(copy: Copy, old: Profile, new: Profile, now: float) -> Headers:
-    """Return the headers of a copy for NEW. `now`: seconds since 1970."""
-    made: Headers = [(names.DESTINATION, copy.queue.name.encode())]
-    if copy.marked or _first(copy.headers, RESENT) is not None:
-        made.append((RESENT, b"true"))
-    drained = _first(copy.headers, DRAINED) or _first(copy.headers, names.MESSAGE_ID)
-    if drained is not None:
-        made.append((DRAINED, drained))
-    if new is ARTEMIS:
-        made.append(
-            (b"destination-type", b"ANYCAST")
-        )  # otherwise Artemis drops it where nobody is subscribed
-    left_out = {*_OF_OLD, *_expiring(old, new)}
-    if _temporary_reply(copy.headers):
-        left_out.add(b"reply-to")
-    if new is RABBITMQ:
-        left_out.add(b"user-id")  # RabbitMQ refuses it, unless it is the login
-    made += [each for each in copy.headers if each[0] not in left_out]
-    made += _expiry(copy.headers, old, new, int(now * 1000))
-    if _first(copy.headers, names.CONTENT_LENGTH) is not None:
-        made.append((names.CONTENT_LENGTH, b"%d" % len(copy.body)))
-    return made
-
-
-def _expiring(old: Profile, new: Profile) -> Iterable[bytes]:
-    """Return the headers that are written anew, or that would end a life at NEW and did not do so at OLD."""
-    if {old.name, new.name} <= _EXPIRY.keys() and _EXPIRY[old.name] != _EXPIRY[new.name]:
-        return _EXPIRY[old.name], _EXPIRY[new.name]
-    return ()
-
-
-def _expiry(headers: Headers, old: Profile, new: Profile, now: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the expiry as NEW spells it, if OLD spells it otherwise. RabbitMQ does not say when the life of a message
-    began, so it begins again.
-    """
-    if not _expiring(old, new):
-        return
-    value = _first(headers, _EXPIRY[old.name]) or b""
-    if not value.isdigit() or not int(value) > 0:
-        return
-    if new is RABBITMQ:
-        yield _EXPIRY[new.name], b"%d" % max(int(value) - now, 0)
-    else:
-        yield _EXPIRY[new.name], b"%d" % (int(value) + now)
-
-
-def _temporary_reply(headers: Headers) -> bool:
-    return (_first(headers, b"reply-to") or b"").startswith(_TEMPORARY)
-
-
-def _first(headers: Headers, name: bytes) -> bytes | None:
-    return next((value for key, value in headers if key == name), None)
-
-
-def _text(value: bytes) -> str:
-    return visible(value.decode("utf-8", "replace"))
-
-
 def _told(error: Frame) -> str:
     """Return the content of an ERROR as one line of text."""
-    message = _text(error.header(names.MESSAGE_HEADER, V1_2) or b"ERROR")
+    message = spell(error.header(names.MESSAGE_HEADER, V1_2) or b"ERROR")
     body = " ".join(error.payload[:500].decode("utf-8", "replace").split("\n\tat ")[0].split())
-    return f"{message}: {_text(body.encode())}" if body and body != message else message
+    return f"{message}: {spell(body.encode())}" if body and body != message else message
