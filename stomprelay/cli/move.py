@@ -16,6 +16,7 @@ from stomprelay.move.drain import Drain
 from stomprelay.relay.model.group import Group
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import Credentials
+from stomprelay.wire.errors import Refused
 
 _MOVE: Final = "Moves what is at one broker to another broker, which may be another product."
 _DRAIN: Final = """
@@ -167,10 +168,13 @@ def _check_distinct(old: Upstream, new: Upstream, queues: Sequence[str]) -> None
     for queue in queues:
         if not queue.isprintable():
             raise ConfigError(f"{COMMAND_LINE}: QUEUE: must be a name without control characters")
-        spelled = [
-            queue.encode() if each.names is None else each.names.to_broker(queue.encode())
-            for each in (old, new)
-        ]
+        try:
+            spelled = [
+                queue.encode() if each.names is None else each.names.to_broker(queue.encode())
+                for each in (old, new)
+            ]
+        except Refused as error:
+            raise ConfigError(f"{COMMAND_LINE}: {queue}: {error.message}: {error.detail}") from None
         if same and spelled[0] == spelled[1]:
             raise ConfigError(f"{COMMAND_LINE}: {queue}: {', '.join(same)} is the old and the new broker")
 

@@ -1,7 +1,8 @@
 """Drains queues: takes the messages that wait at one broker, OLD, and gives each to another broker, NEW.
 
 A message is acknowledged at OLD only when NEW has confirmed its copy. So a crash loses nothing: OLD still has what was
-not acknowledged, and the next run takes it. If NEW had the message already, the second copy is marked. OLD never gets a NACK, because for a NACK some products discard the message.
+not acknowledged, and the next run takes it. If NEW had the message already, the second copy is marked. OLD never gets
+a NACK, because for a NACK some products discard the message.
 
 `Drain` is a client of both brokers that speaks STOMP 1.2. It has no clock and no sockets: its inputs are what happened,
 and each input returns the requests to perform, in order.

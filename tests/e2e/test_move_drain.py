@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.brokers import Broker
+from tests.e2e.brokers import Broker, memory
 from tests.e2e.child import Child, wait_until
 from tests.e2e.fleet import CUT, KILL, Fault, Node, nodes
 from tests.e2e.load import drain
 from tests.e2e.raw import body, headers
-from tests.e2e.relay import launch
+from tests.e2e.relay import ROOT, launch, run
 from tests.e2e.talker import Talker
 
-pytestmark = [pytest.mark.e2e, pytest.mark.broker]
+pytestmark = pytest.mark.e2e
+REAL = pytest.mark.broker
 
 PAIRS = [("activemq", "rabbitmq"), ("rabbitmq", "activemq"), ("rabbitmq", "artemis"), ("artemis", "rabbitmq")]
 MESSAGES = 300
@@ -123,6 +124,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, queue: str) -> Iterato
         yield Stage(tmp_path, old, new, queue)
 
 
+@REAL
 @pytest.mark.parametrize("stage", PAIRS, indirect=True, ids="-".join)
 def test_a_command_that_is_killed_goes_on_when_it_is_run_again(stage: Stage) -> None:
     """Each message is at the new broker once, or marked; the order is kept; nothing is left at the old one."""
@@ -143,6 +145,7 @@ def test_a_command_that_is_killed_goes_on_when_it_is_run_again(stage: Stage) -> 
     assert stage.left() == []
 
 
+@REAL
 @pytest.mark.parametrize("fault", [KILL, CUT], ids=lambda each: each.name)
 @pytest.mark.parametrize("side", ["old", "new"])
 @pytest.mark.parametrize("stage", PAIRS[:3], indirect=True, ids="-".join)
@@ -172,6 +175,7 @@ def test_a_broker_that_is_lost_is_tried_again(stage: Stage, side: str, fault: Fa
     assert stage.left() == []
 
 
+@REAL
 @pytest.mark.parametrize("stage", PAIRS[:1], indirect=True, ids="-".join)
 def test_competing_workers_get_their_share_meanwhile(stage: Stage) -> None:
     """The command takes few messages at a time, so that a worker at the old broker is served as well."""
@@ -201,3 +205,34 @@ def test_competing_workers_get_their_share_meanwhile(stage: Stage) -> None:
         reader.rest(stage)
     assert sorted(map(int, {*own, *reader.bodies})) == sorted(map(int, bodies))
     wait_until(lambda: stage.left() == [])
+
+
+def test_each_broker_of_a_list_is_drained(tmp_path: Path, queue: str) -> None:
+    """By their URIs, and in words: each of them may have messages of its own. One that is not there is named."""
+    with contextlib.ExitStack() as stack:
+        brokers = []
+        for name in ("a", "b", "new"):
+            (tmp_path / name).mkdir()
+            brokers.append(stack.enter_context(memory(tmp_path / name)))
+        for number, broker in enumerate(brokers[:2]):
+            with Talker.at(broker.port) as client:
+                client.send(queue, *[b"%d-%d" % (number, each) for each in range(3)])
+        (tmp_path / "passcode").write_text("guest\n")
+        login = ["--login", "guest", "--passcode-file", str(tmp_path / "passcode"), "--idle", "0.5"]
+        a, b, new = [each.uri for each in brokers]
+        begin = [sys.executable, "-m", "stomprelay", "move", "drain", "--to", new, *login]
+        done = run(ROOT, *begin, "--from", f"failover:({a},{b})", queue)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[:-1] == [
+            f"{queue} at {a}: 3 messages moved, 9 bytes",
+            f"{queue} at {b}: 3 messages moved, 9 bytes",
+        ]
+        assert "6 messages in " in done.stdout
+        assert drain(brokers[2].port, queue) == [
+            b"%d-%d" % (at, each) for at in range(2) for each in range(3)
+        ]
+        brokers[0].stop()
+        done = run(ROOT, *begin, "--from", a, queue)
+        assert done.returncode == 1
+        assert done.stderr.startswith("stomprelay: not drained: the old broker was lost: ")
+        assert "connection refused" in done.stderr.lower()
