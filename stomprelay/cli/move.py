@@ -201,7 +201,7 @@ class Progress:
         moved = drain.moved
         rate = max(moved - self._before, 0)
         self._before = moved
-        self._show(f"{moved:,} messages moved, {rate:,} a second, {drain.under_way:,} under way")
+        self._show(f"{_counted(moved, 'message')} moved, {rate:,} a second, {drain.under_way:,} under way")
 
     def clear(self) -> None:
         """Remove the line."""
@@ -219,29 +219,32 @@ Drains = Sequence[tuple[str, Drain]]
 """The drains, each with its old broker."""
 
 
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'s'[: count != 1]}"
+
+
 def _lines(drains: Drains) -> list[str]:
     lines = []
     for broker, drain in drains:
         for queue in drain.queues:
             at = f"{queue.name} at {broker}" if len(drains) > 1 else queue.name
             more = f", {queue.marked:,} of them marked relay-resent" if queue.marked else ""
-            lines.append(f"{at}: {queue.moved:,} messages moved, {queue.bytes:,} bytes{more}")
+            lines.append(
+                f"{at}: {_counted(queue.moved, 'message')} moved, {_counted(queue.bytes, 'byte')}{more}"
+            )
             if queue.repliless:
                 lines.append(
-                    f"  {queue.repliless:,} without their reply-to: it named a temporary queue, which the new broker"
-                    " does not have"
+                    f"  {queue.repliless:,} without reply-to, which named a temporary queue of the old broker"
                 )
             lines += [f"  refused: {each.message}: {each.reason}" for each in queue.refused]
     moved = sum([each.moved for _, each in drains])
     seconds = sum([each.seconds for _, each in drains])
     unconfirmed = sum([each.unconfirmed for _, each in drains])
-    left = f"{unconfirmed:,} unconfirmed: they are at the old broker, and perhaps at the new one" * bool(
-        unconfirmed
-    )
-    lines.append(
-        f"{moved:,} messages in {seconds:.1f} s, {moved / max(seconds, 0.001):,.0f} a second;"
-        f" {left or 'none is unconfirmed'}"
-    )
+    left = "none is unconfirmed"
+    if unconfirmed:
+        left = f"{unconfirmed:,} unconfirmed: they are at the old broker, and perhaps at the new one"
+    rate = f", {moved / seconds:,.0f} a second" if seconds else ""
+    lines.append(f"{_counted(moved, 'message')} in {seconds:.1f} s{rate}; {left}")
     return lines
 
 

@@ -453,7 +453,7 @@ class Drain:
             self.reason = "; ".join(filter(None, (self.reason, f"{End.OLD.value}: {trouble}")))
         refused = sum([len(each.refused) for each in self.queues])
         if refused and not self.reason:
-            self.reason = f"{End.NEW.value} refused {refused} messages, which are still at {End.OLD.value}"
+            self.reason = f"{End.NEW.value} refused what is still at {End.OLD.value}, messages: {refused}"
         if self._talks[End.NEW].up:
             self._write(End.NEW, compose(names.DISCONNECT, [], V1_2))
         self._requests += [Close(end) for end, talk in self._talks.items() if talk.open]

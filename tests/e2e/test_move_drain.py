@@ -125,7 +125,14 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, queue: str) -> Iterato
 
 
 @REAL
-@pytest.mark.parametrize("stage", PAIRS, indirect=True, ids="-".join)
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(pair, marks=[pytest.mark.ci] * bool(number), id="-".join(pair))
+        for number, pair in enumerate(PAIRS)
+    ],
+    indirect=True,
+)
 def test_a_command_that_is_killed_goes_on_when_it_is_run_again(stage: Stage) -> None:
     """Each message is at the new broker once, or marked; the order is kept; nothing is left at the old one."""
     bodies = stage.fill()
@@ -146,6 +153,7 @@ def test_a_command_that_is_killed_goes_on_when_it_is_run_again(stage: Stage) -> 
 
 
 @REAL
+@pytest.mark.ci
 @pytest.mark.parametrize("fault", [KILL, CUT], ids=lambda each: each.name)
 @pytest.mark.parametrize("side", ["old", "new"])
 @pytest.mark.parametrize("stage", PAIRS[:3], indirect=True, ids="-".join)
@@ -176,6 +184,7 @@ def test_a_broker_that_is_lost_is_tried_again(stage: Stage, side: str, fault: Fa
 
 
 @REAL
+@pytest.mark.ci
 @pytest.mark.parametrize("stage", PAIRS[:1], indirect=True, ids="-".join)
 def test_competing_workers_get_their_share_meanwhile(stage: Stage) -> None:
     """The command takes few messages at a time, so that a worker at the old broker is served as well."""

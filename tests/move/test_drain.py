@@ -403,7 +403,7 @@ def test_a_refused_message_can_be_skipped() -> None:
     script.confirms(2)
     assert script.acked() == [b"a-2"]
     script.ends_well()
-    assert script.drain.reason == "the new broker refused 1 messages, which are still at the old broker"
+    assert script.drain.reason == "the new broker refused what is still at the old broker, messages: 1"
 
 
 def test_a_message_for_which_new_closes_is_refused() -> None:
