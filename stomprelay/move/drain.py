@@ -307,16 +307,18 @@ class Drain:
             if not self._profile(end).unavailable(frame):
                 self._stop(f"{end.value} refused the connection: {text}", now)
             return  # the end of the connection follows
-        receipt = frame.header(names.RECEIPT_ID, V1_2)
-        copy = None if receipt is None or end is End.OLD else self._under_way.pop(receipt, None)
-        if copy is not None:
-            talk.error = text
-            self._refused(copy, text, now)
-        elif end is End.OLD and self._subscribing and not self._profile(end).leaves(frame):
-            self._stop(f"{end.value} refused the subscription: {text}", now)
+        copy = None
+        if not self._profile(end).leaves(frame):
+            receipt = frame.header(names.RECEIPT_ID, V1_2)
+            if end is End.NEW and receipt is not None:
+                copy = self._under_way.pop(receipt, None)
+            elif end is End.OLD and self._subscribing:
+                self._stop(f"{end.value} refused the subscription: {text}", now)
+        if copy is None:
             self._give_up(end, text, now)
         else:
-            self._give_up(end, text, now)
+            talk.error = text
+            self._refused(copy, text, now)
 
     def _subscribe(self) -> None:
         profile = self._profile(End.OLD)

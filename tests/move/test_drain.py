@@ -406,6 +406,18 @@ def test_a_refused_message_can_be_skipped() -> None:
     assert script.drain.reason == "the new broker refused what is still at the old broker, messages: 1"
 
 
+def test_a_broker_that_stops_refuses_nothing() -> None:
+    """It says so in answer to a SEND; the message is sent again when it is back."""
+    script = Script(new=ACTIVEMQ).begins()
+    script.says(OLD, message(1))
+    stopped = b"org.apache.activemq.broker.BrokerStoppedException: Broker has been stopped: b"
+    script.says(NEW, b"ERROR\nmessage:Broker has been stopped\\c b\nreceipt-id:1\n\n%b\0" % stopped)
+    assert (script.drain.reason, script.ends[-1]) == ("", "close NEW")
+    script.sleeps()
+    script.connects(NEW)
+    assert script.sent() == [b"1", b"1"]
+
+
 def test_a_message_for_which_new_closes_is_refused() -> None:
     """When NEW was lost again and again while nothing else was under way."""
     script = Script().begins()
