@@ -16,6 +16,7 @@ from stomprelay.config.config import (
     overridden,
     read_text,
     share,
+    upstream_at,
 )
 from stomprelay.config.table import ConfigError
 
@@ -30,4 +31,5 @@ __all__ = [
     "overridden",
     "read_text",
     "share",
+    "upstream_at",
 ]

@@ -127,14 +127,21 @@ def load(path: str, text: str | None = None, running: Config = NOTHING) -> Confi
     return _read(_table(path, read_text(path) if text is None else text), running)
 
 
-def load_upstreams(path: str) -> dict[str, Upstream]:
-    """Return all upstreams in a TOML file by name, also those that no listener uses. Raises `ConfigError`."""
-    return _read_upstreams(_table(path, read_text(path)), NOTHING)
-
-
 def load_admin(path: str) -> AdminAccess:
     """Return the access to the admin endpoint in a TOML file; nothing else is checked. Raises `ConfigError`."""
     return read_admin(_table(path, read_text(path)))
+
+
+def load_upstreams(path: str) -> dict[str, Upstream]:
+    """Return all upstreams in a TOML file by name, also those that nothing leads to; nothing else is checked. Raises
+    `ConfigError`.
+    """
+    return _read_upstreams(_table(path, read_text(path)), NOTHING)
+
+
+def upstream_at(name: str, uri: str) -> Upstream:
+    """Return an upstream at this URI, with defaults for all other settings. Raises `ValueError`."""
+    return moved(Upstream(name, ()), read_location(uri))
 
 
 def _table(path: str, text: str) -> ConfigTable:

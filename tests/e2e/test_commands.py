@@ -42,6 +42,7 @@ CANNOT = {
     r"openssl s_client ": "asks another machine",
     r"stomprelay passwd users alice|openssl .* passwd --stdin": "asks at a terminal, or another program: test_passwd",
     r"stomprelay (?:check|run) .*browsers\.toml|openssl ec": "needs the certificate of its page: test_browsers has it",
+    r"stomprelay move drain ": "needs two brokers: test_move_drain has it",
     r"python -m sim": "tests/sim/test_command runs them",
     r"python -c .*deltalake|duckdb ": "reads tables of a pipeline: tests/pipeline/delta and store do so",
 }

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stomprelay.cli import main
+from stomprelay.cli.move.precheck.journal import _fits
 from stomprelay.journal.schema import Context
-from stomprelay.precheck.journal import _fits
 from tests.fake_admin import Relay, connected, listed, serving_relay
 from tests.journal.made import NAME, NOW, RUN, SECOND, event, frames, put
 

@@ -1,16 +1,15 @@
-"""`stomprelay move`: moves clients from the brokers of one product to those of another."""
+"""`move check`: what a move would change."""
 
 import argparse
 import sys
 from typing import TypeAlias
 
 from stomprelay.cli.asking import admin_client, relay_options
+from stomprelay.cli.move.precheck import journal, pair, sessions
 from stomprelay.config import ConfigError, load, load_upstreams
 from stomprelay.journal.records import parse_time
-from stomprelay.precheck import journal, pair, sessions
 from stomprelay.relay.model.features import PRODUCTS
 
-_ABOUT = "Moves clients from the brokers of one product to those of another. Clients are not changed."
 _CHECK = """
 Lists by client what a move from the upstream OLD to the upstream NEW would change, before anything is touched: what is
 the same, what the relay says in other words, what the configuration chose, and what would be refused, with the line of
@@ -27,10 +26,8 @@ examples:
 _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def add(commands: _Commands) -> None:
-    """Add the command and its own commands."""
-    move = commands.add_parser("move", help="move to brokers of another product", description=_ABOUT)
-    moves = move.add_subparsers(dest="move", required=True, metavar="COMMAND")
+def add(moves: _Commands) -> None:
+    """Add the command."""
     check = moves.add_parser(
         "check",
         parents=[relay_options()],

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from stomprelay.auth.settings import AuthSettings
+from stomprelay.cli.move.precheck import logins
+from stomprelay.cli.move.precheck.report import Report
 from stomprelay.config import ConfigError
 from stomprelay.config.table import nearest
-from stomprelay.precheck import logins
-from stomprelay.precheck.report import Report
 from stomprelay.relay.model.features import PRODUCTS
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from stomprelay.precheck.report import Report
+from stomprelay.cli.move.precheck.report import Report
 from stomprelay.relay.model.usage import Judge, session_of
 from stomprelay.remote.client import AdminClient, AdminError
 from stomprelay.remote.commands import every_session

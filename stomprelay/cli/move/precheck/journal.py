@@ -7,12 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from stomprelay.cli.move.precheck.report import Extra, Report
 from stomprelay.journal.block import Damage
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.records import Record, RecordFilter, records
 from stomprelay.journal.schema import JournalSide
 from stomprelay.journal.segment import parse_name, spell_time
-from stomprelay.precheck.report import Extra, Report
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.usage import Judge, session_of
 from stomprelay.session.effects import Event

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from stomprelay.auth.settings import AuthSettings, BrokerLogin
+from stomprelay.cli.move.precheck.report import Login
 from stomprelay.pipeline.stomp.client import Client, SessionLost
 from stomprelay.pipeline.stomp.sockets import Unreachable
-from stomprelay.precheck.report import Login
 from stomprelay.relay.model.features import ACTIVEMQ
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
