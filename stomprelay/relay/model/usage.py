@@ -15,6 +15,7 @@ from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_2, Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import (
+    ACK,
     ACK_HEADER,
     DESTINATION,
     NACK,
@@ -91,6 +92,9 @@ class Judge:
         rows = [row.name for row in self._spoken.rows if SEND in row.commands]
         self._looked = frozenset([*sends, *rows, *PLACED, *[each.header for each in self._free.lacks]])
         self._sent = lru_cache(4096)(self._judge_send)
+        rows = [row.name for row in self._spoken.rows if ACK in row.commands]
+        self.settling = (*[name for command, name in self._names if command is ACK], *rows)
+        """Headers of ACKs: an ACK without any of them uses nothing."""
 
     @property
     def selector(self) -> bytes | None:

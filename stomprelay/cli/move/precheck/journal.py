@@ -11,7 +11,7 @@ from stomprelay.cli.move.precheck.report import Extra, Report
 from stomprelay.journal.block import Damage
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.records import Record, RecordFilter, records
-from stomprelay.journal.schema import JournalSide
+from stomprelay.journal.schema import Context, JournalSide
 from stomprelay.journal.segment import parse_name, spell_time
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.usage import Judge, session_of
@@ -181,6 +181,14 @@ class Reading:
         self.since: int | None = None
         self.until: int | None = None
 
+    def wants(self, context: Context, head: bytes) -> bool:
+        """Return whether a frame matters: of a broker, MESSAGEs as long as there are selectors."""
+        if context.side == JournalSide.BROKER.value:
+            return bool(self._watches) and head.startswith(b"MESSAGE")
+        if head.startswith(ACK):
+            return any(each in head for each in self._judge.settling)
+        return True
+
     def take(self, record: Record) -> None:
         """Count a record."""
         context = record.context
@@ -189,7 +197,7 @@ class Reading:
                 self._left(context.session)
             return
         if context.side == JournalSide.BROKER.value:
-            if record.command == "MESSAGE" and self._watches and context.upstream == self._old:
+            if record.command == "MESSAGE" and context.upstream == self._old:
                 said = _encoded(record.headers)
                 self._watches.delivered(context.session, said.get(SUBSCRIPTION), said.get(DESTINATION, b""))
             return
@@ -285,7 +293,7 @@ def read(places: Iterable[str], since: int | None, until: int | None, reading: R
 
     def stream(paths: list[Path]) -> Iterator[Record]:
         for path in paths:
-            for found in records(path):
+            for found in records(path, reading.wants):
                 if isinstance(found, Damage):
                     reading.damages += not found.torn
                 elif wanted.matches(found):
