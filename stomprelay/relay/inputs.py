@@ -138,6 +138,11 @@ class Reconsidered:
 
 
 @dataclass(slots=True)
+class Phased:
+    """The phase of a move has changed, or the session has not followed it yet: follow it as far as possible now."""
+
+
+@dataclass(slots=True)
 class Ruled:
     """These are the listener's rules from now on. The session ends if they forbid one of its subscriptions."""
 
@@ -179,6 +184,7 @@ Input = (
     | Killed
     | Leave
     | Reconsidered
+    | Phased
     | Ruled
     | Limited
     | Watched

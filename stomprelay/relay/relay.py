@@ -52,6 +52,7 @@ from stomprelay.relay.link.link import (
 from stomprelay.relay.model.counters import CONNECT, SILENCE, Counters
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.sample import Sample
@@ -135,6 +136,17 @@ class Relay:
     def held_by(self) -> TokenBucket | None:
         """The rate limit that keeps the relay from reading from the client; None if no limit does."""
         return None if self._connection is None else self._connection.turns.held_by
+
+    @property
+    def behind(self) -> bool:
+        """Whether the session has not followed a move to its phase: then give it `Phased` from time to time."""
+        flow = None if self._connection is None else self._connection.flow
+        return flow is not None and not flow.coupled and flow.behind
+
+    def standing(self, move: Move) -> tuple[bool, str] | None:
+        """See `Router.standing`. None: the session does not follow the move, because it is older than its table."""
+        flow = None if self._connection is None else self._connection.flow
+        return None if flow is None or flow.coupled else flow.standing(move)
 
     @property
     def ending(self) -> bool:
@@ -619,6 +631,10 @@ class ClientConnection:
             link.reconsidered(now)
         self._sought(waiting, now)
 
+    def _phased(self, event: inputs.Phased, now: float) -> None:
+        if self.flow.disconnect is DisconnectState.NONE and self.shutdown.ending is None:
+            self._waited(now)
+
     def _stop_began(self, event: inputs.StopBegan, now: float) -> None:
         if not self._client.closed:
             self.shutdown.stop_began()
@@ -906,6 +922,8 @@ class ClientConnection:
             failure = error
         if lost:
             self.shutdown.searching()
+        if failure is None and not self.flow.coupled and (opened := self.flow.opened()):
+            self._begin(opened, now)  # what NEW was to get goes to OLD
         if failure is None:
             self.due = True
             return
@@ -946,7 +964,7 @@ class ClientConnection:
                 return
             self._outbox.put(unheard(error))
 
-        accepted = link.go_on(now)
+        accepted = None if link.ended else link.go_on(now)
         self._sought([link], now, lost=True)
         if accepted is not None:
             self._accepted(link, accepted, now)
@@ -1049,5 +1067,6 @@ class ClientConnection:
         inputs.Killed: _killed,
         inputs.Leave: _leave,
         inputs.Reconsidered: _reconsidered,
+        inputs.Phased: _phased,
     }
     """What the session does for each input."""
