@@ -393,10 +393,8 @@ class Fanout:
         return member.write_off()
 
     def _forget_copies(self, target: Target, member: Member) -> None:
-        """Forget the copies that a broker has not confirmed. A move to it counts them."""
-        lost = member.write_off()
-        if lost:
-            self._router.fault(target, "it was lost, and had not confirmed all copies", lost)
+        """Forget the copies that a broker has not confirmed, and count them as failed."""
+        self._router.fault(target, "", member.write_off())
 
     def _left_out(self, target: Target, reason: str, now: float) -> bool:
         """Return whether the session goes on without the NEW of a move, at OLD, until the next phase. OLD then gets

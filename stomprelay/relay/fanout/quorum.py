@@ -74,7 +74,8 @@ class Confirmations(Generic[Party]):
     """The confirmations of one client, by receipt. If several requests to a party have the same receipt, the party
     answers them in the order in which they were asked.
 
-    `confirm`, `release`, `refuse`, `leave` and `replaced` return the confirmations that are decided now by the party's answer.
+    `confirm`, `release`, `refuse`, `leave` and `replaced` return the confirmations that are decided now by the party's
+    answer.
     """
 
     pending: int = 0

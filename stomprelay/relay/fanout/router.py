@@ -41,8 +41,8 @@ class Member:
     """A link with a resender, and the frames that wait, in order, until its broker can be written to again. If the
     broker is lost, the resender keeps these frames.
 
-    `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `ended`: the ids
-    of subscriptions with ACKs that a move ended; what their broker still sent is not for the client. `erred`: the
+    `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `ended`: ids of
+    subscriptions with ACKs that a move ended; what the broker still sends for them is not for the client. `erred`: the
     group's last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed
     something. `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words
     for a client. `short`: the group missed SENDs while it was `full`. `sole`: since it was last `safe`, it was sent
@@ -135,13 +135,13 @@ class Member:
         """
         frames: list[Frame] = []
         for kept in self.resender.unconfirmed.take():
-            for frame in self.resender.offline.read(kept.wire):
-                if kept.sent and frame.command is SEND:
-                    frame = frame.with_lines(b"\n" + AGAIN + frame.data[frame.head : frame.body])
-                frames.append(frame)
-        for each in self._waiting:
-            if isinstance(each, bytes) and each.startswith(b"SEND"):
-                frames += self.resender.offline.read(each)
+            for each in self.resender.offline.read(kept.wire):
+                again = kept.sent and each.command is SEND
+                lines = b"\n" + AGAIN + each.data[each.head : each.body]
+                frames.append(each.with_lines(lines) if again else each)
+        for wire in self._waiting:
+            if isinstance(wire, bytes) and wire.startswith(SEND):
+                frames += self.resender.offline.read(wire)
         self.write_off()
         return frames
 
@@ -490,7 +490,7 @@ class Router:
         return self.phases[move] is move.phase and not self.unsettled and (there or bool(reason)), reason
 
     def replaceable(self, target: Target) -> bool:
-        """Whether the session can do without a target: no client's frame must reach it, or its brokers never had one."""
+        """Whether the session can do without a target: no SEND must reach it, or it never had a broker."""
         if target.upstream is self._listener.upstream or target.fans:
             return False
         ways = [each.move for each in self._listener.routes if each.upstream is target.upstream]
@@ -505,10 +505,9 @@ class Router:
     def fault(self, target: Target, reason: str, count: int = 1) -> None:
         """Record in the moves to this target that something went wrong there. Moves that are done are not judged."""
         for route in self._listener.routes:
-            move = route.move
-            if move is not None and route.upstream is target.upstream:
-                if self.phases[move] not in (Phase.OFF, Phase.DONE):
-                    move.fault(reason, count)
+            move = route.move if route.upstream is target.upstream else None
+            if move is not None and self.phases[move] not in (Phase.OFF, Phase.DONE):
+                move.fault(reason, count)
 
     def _forget(self, target: Target) -> None:
         """Forget a target that was left out."""

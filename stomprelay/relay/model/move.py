@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Self
 
 
 class Phase(Enum):
@@ -33,15 +32,15 @@ class Phase(Enum):
         """Whether subscriptions are at NEW."""
         return self.sends_new or self is Phase.BOTH
 
-    def step(self, many: int) -> Self | None:
+    def step(self, many: int) -> "Phase | None":
         """Return the phase so many steps later (negative: earlier), or None."""
-        every = [*type(self)]
+        every: list[Phase] = [*Phase]
         at = every.index(self) + many
         return every[at] if 0 <= at < len(every) else None
 
     def toward(self, goal: "Phase") -> "Phase":
         """Return the next phase on the way to another one."""
-        every = [*Phase]
+        every: list[Phase] = [*Phase]
         here, there = every.index(self), every.index(goal)
         return every[here + (there > here) - (there < here)]
 
@@ -68,6 +67,6 @@ class Move:
         self.stopped = ""
 
     def fault(self, reason: str, count: int = 1) -> None:
-        """Count something that went wrong at NEW. The first reason is kept."""
+        """Count something that went wrong at NEW. With a reason, the phase is `stopped`; the first reason is kept."""
         self.failed += count
         self.stopped = self.stopped or reason
