@@ -183,9 +183,10 @@ class Dispatch:
         member = target.members[0]
         if move.stopped:
             return
+        if member.full:
+            move.fault("too much waits for it")
+            return
         try:
-            if member.full:
-                raise Refused("a copy cannot be sent", "too much waits for the broker")
             if placement is not None and member not in placement.copies:
                 member.compose(BEGIN, placement.headers)
                 placement.copies.append(member)
@@ -193,7 +194,7 @@ class Dispatch:
             member.send(self._marked(frame.with_lines(lines)))
             move.copied += 1
         except StompError as error:
-            move.fault(f"{error.message}: {error.detail}")
+            move.fault(f"{error.message}: {error.detail}" if error.detail else error.message)
 
     # Subscriptions
 
