@@ -74,6 +74,8 @@ class TransactionTarget:
 
 COPY: Final = b"relay-copy"
 """A header with the same value in all copies of a SEND, so that consumers recognise copies."""
+SHADOW: Final = b"-shadow-"
+"""The middle of the value for what NEW gets in the phase `shadow`, between the session's name and a number."""
 _ASKING: Final = re.compile(rb"\n%b:[^\n]*" % RECEIPT_HEADER)
 """Matches a header line that asks for a receipt, and the LF in front of it."""
 VOTES: Final = RECEIPTS + b"vote-"
@@ -169,14 +171,11 @@ class Dispatch:
             member.short = True
             if placement is not None:
                 placement.short.add(member)
-        frame = self._marked(frame)
+        self._copies += 1
+        frame = frame.with_header(COPY, b"%b-%d" % (self._session.name, self._copies))
         self._ask(receipt, target, members, crucial=placement is None)
         for member in members:
             member.send(frame)
-
-    def _marked(self, frame: Frame) -> Frame:
-        self._copies += 1
-        return frame.with_header(COPY, b"%b-%d" % (self._session.name, self._copies))
 
     def _copy(self, target: Target, move: Move, frame: Frame, placement: TransactionTarget | None) -> None:
         """Send the NEW of a move a copy of a SEND. A failure is only counted."""
@@ -190,8 +189,10 @@ class Dispatch:
             if placement is not None and member not in placement.copies:
                 member.compose(BEGIN, placement.headers)
                 placement.copies.append(member)
+            self._copies += 1
+            mark = b"%b%b%d" % (self._session.name, SHADOW, self._copies)
             lines = _ASKING.sub(b"", frame.data[frame.head - 1 : frame.body])
-            member.send(self._marked(frame.with_lines(lines)))
+            member.send(frame.with_lines(lines).with_header(COPY, mark))
             move.copied += 1
         except StompError as error:
             move.fault(f"{error.message}: {error.detail}" if error.detail else error.message)

@@ -5,10 +5,10 @@ from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import ClassVar, Final, Literal
 
-from stomprelay.relay.bridge import Tracer
+from stomprelay.relay.bridge import ACKNOWLEDGED, Tracer
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted
-from stomprelay.relay.fanout.dispatch import Dispatch
+from stomprelay.relay.fanout.dispatch import COPY, SHADOW, Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Member, Router, Target
 from stomprelay.relay.guard import Guard
@@ -19,11 +19,16 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import THING
 from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.errors import Refused, StompError
-from stomprelay.wire.frame import Frame
+from stomprelay.wire.frame import Frame, compose
 from stomprelay.wire.names import (
+    ACK,
+    ACK_HEADER,
+    DESTINATION,
     DISCONNECT,
     ERROR,
+    ID,
     MESSAGE,
     MESSAGE_HEADER,
     RECEIPT,
@@ -215,6 +220,8 @@ class Fanout:
             if frame.command is MESSAGE:
                 if self._ends or (member.ended and frame.header(SUBSCRIPTION, leg.dialect) in member.ended):
                     return NOTHING
+                if target.new and self._is_copy(member, frame, now):
+                    return NOTHING
                 if member.erred:
                     self.erred = False  # the broker goes on
                     member.erred = False
@@ -245,6 +252,26 @@ class Fanout:
             if data:
                 self._outbox.send(self._client, data, now)
             self._quorum.confirmed_late(member, now)
+
+    def _is_copy(self, member: Member, frame: Frame, now: float) -> bool:
+        """Return whether a MESSAGE is the copy of a SEND whose original went to OLD, so that it is not for the client.
+        If the broker awaits an ACK, it gets one.
+        """
+        leg, session = member.link.connection.leg, member.session
+        if SHADOW not in (frame.header(COPY, leg.dialect) or b""):
+            return False
+        names, destination = frame.header(SUBSCRIPTION, leg.dialect), frame.header(DESTINATION, leg.dialect)
+        subscription = session.subscriptions.delivered(names, destination or b"")
+        if subscription is None or subscription.ack == AUTO:
+            return True
+        if session.ledger.owes(subscription):
+            return False  # its ACK could cover what the client has not acknowledged; it is marked
+        headers = [
+            (name, frame.header(ACK_HEADER if name == ID else name, leg.dialect) or b"")
+            for name in ACKNOWLEDGED[leg.dialect.delivery]
+        ]
+        self._outbox.send(leg, compose(ACK, headers, leg.dialect), now)
+        return True
 
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))

@@ -266,16 +266,17 @@ class Member:
 
 class Target:
     """One upstream of a session, with a member for each group. `quorum`: how many members must confirm a frame.
-    `optional`: no SEND of the client goes there. `spare`: only copies of SENDs do, which nobody waits for.
+    `new`: a move leads there. `optional`: no SEND of the client goes there. `spare`: only copies of SENDs do, for which
+    nobody waits.
     """
 
-    __slots__ = ("members", "optional", "quorum", "spare", "upstream")
+    __slots__ = ("members", "new", "optional", "quorum", "spare", "upstream")
 
     def __init__(self, upstream: Upstream, links: Iterable[Link], outbox: Outbox) -> None:
         self.upstream = upstream
         self.members = [Member(link, link.resender, outbox) for link in links if link.resender is not None]
         self.quorum = min(upstream.quorum, len(self.members))
-        self.optional = self.spare = False
+        self.new = self.optional = self.spare = False
 
     def __str__(self) -> str:
         return self.upstream.name
@@ -518,6 +519,7 @@ class Router:
 
     def _weigh(self) -> None:
         """Decide for each target which of the client's frames depend on it now."""
+        moving = {each.upstream.name for each in self._listener.routes if each.move is not None}
         sent, subscribed = {self._listener.upstream.name}, set[str]()
         for route in self._listener.routes:
             phase = Phase.DONE if route.move is None else self.phases[route.move]
@@ -527,5 +529,6 @@ class Router:
                 subscribed.add(route.upstream.name)
         for target in self.targets:
             name = target.upstream.name
+            target.new = name in moving
             target.optional = name not in sent or name in self.left_out
             target.spare = target.optional and (name not in subscribed or name in self.left_out)

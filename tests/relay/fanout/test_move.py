@@ -49,7 +49,7 @@ class Moving:
 
 def copy(number: int, body: bytes = b"") -> bytes:
     """What NEW gets of a SEND in the phase `shadow`."""
-    return send(body).replace(b"SEND\n", b"SEND\nrelay-copy:relay-session-%d\n" % number)
+    return send(body).replace(b"SEND\n", b"SEND\nrelay-copy:relay-session-shadow-%d\n" % number)
 
 
 def test_all_phases() -> None:
@@ -302,3 +302,25 @@ def test_an_error_of_new_in_the_phase_new() -> None:
         play.broker_reads(at="b")
         play.broker_tells_client(tell(b"ERROR", message="no"), at="b")
         assert moving.move.stopped == "it answered ERROR: no"
+
+
+@pytest.mark.parametrize(
+    ("mode", "version", "ack"),
+    [
+        ("auto", b"1.2", b""),
+        ("client-individual", b"1.2", b"ACK\nid:k\n\n\0\n"),
+        ("client", b"1.1", b"ACK\nsubscription:1\nmessage-id:m\n\n\0\n"),
+        ("client", b"1.0", b"ACK\nmessage-id:m\n\n\0\n"),
+    ],
+)
+def test_copies_that_wait_at_new(mode: str, version: bytes, ack: bytes) -> None:
+    """They are no messages of the client's, which has the originals of OLD: NEW gets their ACKs."""
+    moving = Moving("both", version)
+    with moving.play as play:
+        play.client_said(AT_A.replace(b"client-individual", mode.encode()))
+        play.broker_welcomes(version, at="b")
+        play.broker_reads(at="b")
+        headers = {"message_id": "m", "relay_copy": "relay-other-shadow-7"}
+        play.broker_says(message(b"1", **headers, **({"ack": "k"} if version == b"1.2" else {})), at="b")
+        play.broker_gets(ack, at="b")
+        play.broker_tells_client(message(b"1", message_id="m", relay_copy="relay-other-7", ack="k"), at="b")
