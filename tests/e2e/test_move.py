@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.brokers import Broker
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import STOMP_GEM, STOMP_PY, LibraryFacts
-from tests.e2e.fleet import Fleet, nodes
+from tests.e2e.fleet import KILL, Fleet, nodes
 from tests.e2e.load import Consumer, Producer, all_flow, settle
 from tests.e2e.raw import body
 from tests.e2e.relay import served, stomprelay
@@ -79,3 +79,24 @@ def test_over_a_restart(moving: Fleet, queue: str, tmp_path: Path) -> None:
         talker.send(queue, b"x")
         assert body(talker.message()) == b"x"
         talker.leave()
+
+
+def test_kills(moving: Fleet, client: Callable[[LibraryFacts], Client], queue: str) -> None:
+    """Either broker dies in each phase, there and back: nothing that was confirmed is lost, and no client notices."""
+    producers = [Producer("stomp.py", client(STOMP_PY), moving.port, "1.2", queue)]
+    consumers = [Consumer("gem", client(STOMP_GEM), moving.port, "1.1", queue, "client-individual")]
+    workers = [*producers, *consumers]
+    for worker in workers:
+        worker.start()
+    for order in (*["next"] * 4, *["back"] * 2):
+        to(moving, order)
+        for node in moving.nodes:
+            KILL.inject(node)
+            KILL.begin_healing(node)
+            node.heal()
+            all_flow(workers)
+        moving.relay.wait_until(lambda: followed(moving))
+    account = settle(queue, [node.broker.port for node in moving.nodes], producers, consumers)
+    print(f"{queue}: {account}")
+    assert not account.lost
+    assert moving.admin.counted("errors_sent") == moving.admin.counted("errors_passed") == 0
