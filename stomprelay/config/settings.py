@@ -82,7 +82,7 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "fast_path": Setting(values.flag),
         "workers": Setting(values.workers, takes=RESTART),
         "worker_timeout": Setting(values.seconds, takes=NOW),
-        "moves_file": Setting(values.text, takes=RESTART, path=True),
+        "moves_file": Setting(values.text, takes=NOW, path=True),
         "limits": Setting(),
         "listener": Setting(),
         "upstream": Setting(),
