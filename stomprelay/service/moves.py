@@ -226,7 +226,7 @@ class Moves(Service):
         count = followed = older = 0
         stays: list[tuple[str, str]] = []
         for session in self._sessions:
-            if session.over or session.relay.listener.name not in listeners:
+            if session.over or session.relay.session is None or session.relay.listener.name not in listeners:
                 continue
             count += 1
             standing = session.relay.standing(move)

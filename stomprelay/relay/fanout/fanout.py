@@ -12,11 +12,19 @@ from stomprelay.relay.fanout.dispatch import COPY, SHADOW, Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Member, Router, Target
 from stomprelay.relay.guard import Guard
-from stomprelay.relay.link.link import GOODBYE, DisconnectState, Link, broker_lost, not_to_be_had
+from stomprelay.relay.link.link import (
+    DISCONNECTING,
+    GOODBYE,
+    DisconnectState,
+    Link,
+    broker_lost,
+    not_to_be_had,
+)
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import THING
+from stomprelay.session.effects import Send
 from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO
@@ -159,7 +167,7 @@ class Fanout:
     def to_broker(self, now: float, most: int = TURN) -> None:
         """Carry the frames that the client's leg has, at most `most` and not more than one turn's work."""
         if self._router.phases and self._router.behind:
-            self._dispatch.follow()
+            self._follow(now)
         count = 0
         frames = self._client.decoder.frames()
         if self.guard.active:
@@ -182,6 +190,21 @@ class Fanout:
             if len(self.links) != len(self._places):
                 self.links = list(self._places)
             self._leave_flooded(now)
+
+    def _follow(self, now: float) -> None:
+        """Follow moves as far as possible now. Leave NEW where all of its moves are off again."""
+        self._dispatch.follow()
+        for target in self._router.given_back:
+            self._left_out(target, "it was not there", now)
+        for target in self._router.idle:
+            for member in target.members:
+                link = member.link
+                if link.up and link.connection.leg.state is LegState.CONNECTED:
+                    member.flush(now)
+                    self._outbox.put(Send(link.connection.leg, DISCONNECTING))
+                self._forget_copies(target, member)
+                link.end()
+            self._router.forget(target)
 
     def _leave_flooded(self, now: float) -> None:
         """Leave brokers for which too many bytes wait, then write the collected frames."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.listener import Listener, Route
 from stomprelay.relay.model.move import Move, Phase
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import AGAIN, Resender
@@ -470,7 +470,7 @@ class Router:
             phase = self.phases[move].toward(move.phase)
             target = next((each for each in self.targets if each.upstream is route.upstream), None)
             if target is not None and route.upstream.name in self.left_out:
-                self._forget(target)  # the next phase tries again
+                self.forget(target)  # the next phase tries again
                 target = None
             if target is not None:
                 if phase is Phase.NEW and not (self.phases[move].sends_new or target.ready):
@@ -510,9 +510,31 @@ class Router:
             if move is not None and self.phases[move] not in (Phase.OFF, Phase.DONE):
                 move.fault(reason, count)
 
-    def _forget(self, target: Target) -> None:
-        """Forget a target that was left out."""
-        del self.left_out[target.upstream.name]
+    @property
+    def given_back(self) -> list[Target]:
+        """The targets with SENDs that they did not confirm and whose moves go back, while no broker is there."""
+        back = [
+            each.upstream for each in self._listener.routes if each.move and not each.move.phase.sends_new
+        ]
+        return [
+            each
+            for each in self.targets
+            if each.optional and each.upstream in back and not (each.spare or each.safe or each.ready)
+        ]
+
+    @property
+    def idle(self) -> list[Target]:
+        """The targets of moves that are all off again."""
+        used = {each.upstream.name for each in self._listener.routes if self._phase(each) is not Phase.OFF}
+        free = [] if self.unsettled else [each for each in self.targets if each.new and each.optional]
+        return [each for each in free if each.upstream.name not in used]
+
+    def _phase(self, route: Route) -> Phase:
+        return Phase.DONE if route.move is None else self.phases[route.move]
+
+    def forget(self, target: Target) -> None:
+        """Forget a target that is left out or `idle`."""
+        self.left_out.pop(target.upstream.name, None)
         self.targets.remove(target)
         for member in target.members:
             del self.places[member.link]
@@ -522,7 +544,7 @@ class Router:
         moving = {each.upstream.name for each in self._listener.routes if each.move is not None}
         sent, subscribed = {self._listener.upstream.name}, set[str]()
         for route in self._listener.routes:
-            phase = Phase.DONE if route.move is None else self.phases[route.move]
+            phase = self._phase(route)
             if phase.sends_new:
                 sent.add(route.upstream.name)
             if phase.subscribes_new:
