@@ -7,5 +7,6 @@ that takes over. `log` writes the relay's own lines.
 
 The rooms, from the outside in: `workers` is a relay of several processes; `admin` answers HTTP; `clients` accepts or
 refuses clients, identifies them and begins their sessions; `brokers` probes, pauses and balances brokers; `moves` has
-the phases of moves; `connection` connects a core to its connections; `journal` writes what passes; `network` has endpoints and certificates.
+the phases of moves; `connection` connects a core to its connections; `journal` writes what passes; `network` has
+endpoints and certificates.
 """

@@ -14,7 +14,7 @@ from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.session import Session, cost
-from stomprelay.session.subscriptions import AUTO, CUMULATIVE, Subscription, Subscriptions
+from stomprelay.session.subscriptions import CUMULATIVE, Subscription, Subscriptions
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import ProtocolError, Refused, StompError
 from stomprelay.wire.frame import Frame, compose
@@ -295,8 +295,7 @@ class Dispatch:
         header = (DESTINATION, subscription.destination) if id is None else (ID, id)
         self._compose(target, UNSUBSCRIBE, [header])
         for member, found in own:
-            if found.ack != AUTO:
-                member.ended |= {found.id}
+            member.ended |= {found.id}
         return True
 
     def uses(self, target: Target) -> bool:

@@ -241,7 +241,7 @@ class Fanout:
             if early and frame.command is not ERROR:
                 return NOTHING
             if frame.command is MESSAGE:
-                if self._ends or (member.ended and frame.header(SUBSCRIPTION, leg.dialect) in member.ended):
+                if self._ends or (member.ended and self._is_late(member, frame)):
                     return NOTHING
                 if target.new and self._is_copy(member, frame, now):
                     return NOTHING
@@ -275,6 +275,13 @@ class Fanout:
             if data:
                 self._outbox.send(self._client, data, now)
             self._quorum.confirmed_late(member, now)
+
+    @staticmethod
+    def _is_late(member: Member, frame: Frame) -> bool:
+        """Return whether a MESSAGE is for a subscription with ACKs that a move has ended: the broker keeps it."""
+        id = frame.header(SUBSCRIPTION, member.link.connection.leg.dialect)
+        found = member.session.subscriptions.delivered(id, b"") if id in member.ended else None
+        return found is not None and found.ack != AUTO
 
     def _is_copy(self, member: Member, frame: Frame, now: float) -> bool:
         """Return whether a MESSAGE is the copy of a SEND whose original went to OLD, so that it is not for the client.
@@ -319,6 +326,9 @@ class Fanout:
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
             if receipt is not None:
                 member.link.broker_leaves()
+            return False
+        if member.ended and member.link.connection.product.crossed(frame):
+            counters["errors_withheld"] += 1  # the client did not end what it is about
             return False
         member.resender.refused(receipt)
         text = (frame.header(MESSAGE_HEADER, leg.dialect) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
@@ -380,6 +390,9 @@ class Fanout:
         target, member = self._places[link]
         if target.spare:
             self._forget_copies(target, member)
+            if self.disconnect is not DisconnectState.NONE:
+                link.end()  # nothing more is sent there
+                return
         if not target.upstream.movable and target.optional and self._left_out(target, "it was lost", now):
             self._go_on(now)
             return
@@ -576,9 +589,9 @@ class Fanout:
             raise failure
         self._quorum.announce(decided, now)
         if self.disconnect is DisconnectState.WAITING:
-            if self.safe and any(member.up for _, member in self._places.values()):
+            if self.safe and any(member.up for member in self._needed):
                 self.send_disconnect(now)
         elif self.disconnect is DisconnectState.SENT:
-            for _, member in self._places.values():
+            for member in self._needed:
                 if member.up and not member.disconnecting and member.safe:
                     self._disconnect_from(member, now)

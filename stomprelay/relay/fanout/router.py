@@ -42,9 +42,8 @@ class Member:
     broker is lost, the resender keeps these frames.
 
     `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `ended`: ids of
-    subscriptions with ACKs that a move ended; what the broker still sends for them is not for the client. `erred`: the
-    group's last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed
-    something. `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words
+    subscriptions that a move ended. `erred`: the group's last frame was an ERROR that answers no request. `faults`: the
+    broker's errors since it last confirmed something. `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words
     for a client. `short`: the group missed SENDs while it was `full`. `sole`: since it was last `safe`, it was sent
     SENDs that no other group has.
     """
