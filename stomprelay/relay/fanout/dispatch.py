@@ -9,7 +9,7 @@ from typing import Final
 from stomprelay.relay.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
-from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
+from stomprelay.relay.fanout.router import COPY, SHADOW, CumulativeAck, Member, Router, Target
 from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
@@ -72,10 +72,6 @@ class TransactionTarget:
         return spoiled
 
 
-COPY: Final = b"relay-copy"
-"""A header with the same value in all copies of a SEND, so that consumers recognise copies."""
-SHADOW: Final = b"-shadow-"
-"""The middle of the value for what NEW gets in the phase `shadow`, between the session's name and a number."""
 _ASKING: Final = re.compile(rb"\n%b:[^\n]*" % RECEIPT_HEADER)
 """Matches a header line that asks for a receipt, and the LF in front of it."""
 VOTES: Final = RECEIPTS + b"vote-"

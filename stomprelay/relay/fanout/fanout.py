@@ -8,9 +8,9 @@ from typing import ClassVar, Final, Literal
 from stomprelay.relay.bridge import ACKNOWLEDGED, Tracer
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted
-from stomprelay.relay.fanout.dispatch import COPY, SHADOW, Dispatch
+from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
-from stomprelay.relay.fanout.router import Member, Router, Target
+from stomprelay.relay.fanout.router import COPY, SHADOW, Member, Router, Target
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import (
     DISCONNECTING,

@@ -23,6 +23,11 @@ from stomprelay.wire.names import ID, MESSAGE_ID, SEND, SUBSCRIPTION, TRANSACTIO
 TOPICS: Final = (b"/topic/", b"/temp-topic/", b"/exchange/", b"topic://", b"jms.topic.")
 """The beginnings of destinations that are not queues. Each is used by one product or another."""
 
+COPY: Final = b"relay-copy"
+"""A header with the same value in all copies of a SEND, so that consumers recognise copies."""
+SHADOW: Final = b"-shadow-"
+"""The middle of the value for what NEW gets in the phase `shadow`, between the session's name and a number."""
+
 _MOST_KNOWN: Final = 4096
 """How many destinations are remembered, each with its target."""
 
@@ -43,9 +48,9 @@ class Member:
 
     `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `ended`: ids of
     subscriptions that a move ended. `erred`: the group's last frame was an ERROR that answers no request. `faults`: the
-    broker's errors since it last confirmed something. `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words
-    for a client. `short`: the group missed SENDs while it was `full`. `sole`: since it was last `safe`, it was sent
-    SENDs that no other group has.
+    broker's errors since it last confirmed something. `given_up`: the group is left out for the rest of the session.
+    `reason`: what went wrong last, in words for a client. `short`: the group missed SENDs while it was `full`. `sole`:
+    since it was last `safe`, it was sent SENDs that no other group has.
     """
 
     link: Link
@@ -130,7 +135,7 @@ class Member:
 
     def take(self) -> list[Frame]:
         """Forget and return the client's SENDs that are not confirmed, because another upstream gets them. Those that
-        the broker may have are marked.
+        the broker may have are marked. Copies are only forgotten.
         """
         frames: list[Frame] = []
         for kept in self.resender.unconfirmed.take():
@@ -142,7 +147,7 @@ class Member:
             if isinstance(wire, bytes) and wire.startswith(SEND):
                 frames += self.resender.offline.read(wire)
         self.write_off()
-        return frames
+        return [each for each in frames if SHADOW not in (each.raw(COPY) or b"")]
 
     def write_off(self) -> int:
         """Forget the waiting and the unconfirmed frames. Return the number of SENDs among them."""
@@ -476,6 +481,9 @@ class Router:
                     continue
                 if phase is Phase.SHADOW and not target.safe:
                     continue
+            if target is not None and target.spare and phase is Phase.BOTH:
+                lost = sum([0 if member.up else member.write_off() for member in target.members])
+                move.fault("", lost)
             self.phases[move] = phase
             self._known.clear()
             self._weigh()
