@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, ClassVar, Final
 
 from stomprelay.relay import inputs
-from stomprelay.relay.client.opening import Let, Opening, join, turn_away
+from stomprelay.relay.client.opening import Let, Opening, join, spread, turn_away
 from stomprelay.relay.client.shutdown import Shutdown
 from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns
 from stomprelay.relay.counting import DestinationCounter
@@ -139,9 +139,9 @@ class Relay:
 
     @property
     def behind(self) -> bool:
-        """Whether the session has not followed a move to its phase: then give it `Phased` from time to time."""
+        """Whether the session may not have followed a move to its phase: then give it `Phased` from time to time."""
         flow = None if self._connection is None else self._connection.flow
-        return flow is not None and not flow.coupled and flow.behind
+        return flow is not None and (flow.survives if flow.coupled else flow.behind)
 
     def standing(self, move: Move) -> tuple[bool, str] | None:
         """See `Router.standing`. None: the session does not follow the move, because it is older than its table."""
@@ -287,6 +287,14 @@ class Relay:
             if self._connection is not None:
                 self._connection.ruled(event.rules, self.identity, now)
 
+    def _phased(self, event: inputs.Phased, now: float) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        if connection.spread(event.listener, self._chance):
+            self.listener, self._sample = event.listener, None
+        connection.phased(now)
+
     def _limited(self, event: inputs.Limited, now: float) -> None:
         self.address = event.address
         if self._connection is not None:
@@ -401,6 +409,7 @@ class Relay:
         inputs.GaveWay: _gave_way,
         inputs.Identified: _identified,
         inputs.Ruled: _ruled,
+        inputs.Phased: _phased,
         inputs.Limited: _limited,
         inputs.Watched: _watched,
         inputs.Looked: _looked,
@@ -631,9 +640,28 @@ class ClientConnection:
             link.reconsidered(now)
         self._sought(waiting, now)
 
-    def _phased(self, event: inputs.Phased, now: float) -> None:
+    def phased(self, now: float) -> None:
+        """Follow moves, see `Phased`."""
         if self.flow.disconnect is DisconnectState.NONE and self.shutdown.ending is None:
             self._waited(now)
+
+    def spread(self, listener: Listener, chance: Callable[[], float]) -> bool:
+        """Give the session a flow that can follow the listener's moves, if possible now. Return whether it was."""
+        flow, client = self.flow, self._client
+        if (
+            not flow.coupled
+            or not flow.parting
+            or client.state is not LegState.CONNECTED
+            or self.shutdown.begun
+        ):
+            return False
+        if listener.upstream.groups[0] is not flow.links[0].group or len(listener.upstream.groups) > 1:
+            return False  # another configuration has other brokers
+        self.session.kept.most = listener.budget
+        self.flow = spread(flow, client, listener, self._outbox, chance)
+        self.turns.flow = self.shutdown.flow = self.flow
+        self._listener = listener
+        return True
 
     def _stop_began(self, event: inputs.StopBegan, now: float) -> None:
         if not self._client.closed:
@@ -1067,6 +1095,5 @@ class ClientConnection:
         inputs.Killed: _killed,
         inputs.Leave: _leave,
         inputs.Reconsidered: _reconsidered,
-        inputs.Phased: _phased,
     }
     """What the session does for each input."""

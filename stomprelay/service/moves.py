@@ -180,20 +180,30 @@ class Moves(Service):
         move = self._config.moves.get(name)
         if move is not None and (move.phase, move.since) != (phase, since):
             move.enter(phase, since)
-            self._told = [*self._sessions]
-            self._tell()
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell all sessions to follow."""
+        self._told = [*self._sessions]
+        self._tell()
 
     def _tell(self) -> None:
         """Tell some sessions to follow, and the rest in the next turns; then, later, those that have not followed."""
         if self._later is not None and self._later.active():
             self._later.cancel()
         until = self._runtime.seconds() + LONGEST
+        moving = {each.name: each for each in self._config.listeners if each.moves}
         while self._told and self._runtime.seconds() < until:
             session = self._told.pop()
-            session.handle(Phased())
+            if (listener := moving.get(session.relay.listener.name)) is not None:
+                session.handle(Phased(listener))
         wait = 0.0
         if not self._told:
-            self._told = [each for each in self._sessions if each.relay.behind]
+            off = all(each.phase is Phase.OFF for each in self._config.moves.values())
+            following = () if off else self._sessions
+            self._told = [
+                each for each in following if each.relay.behind and each.relay.listener.name in moving
+            ]
             wait = AGAIN
         if self._told:
             self._later = self._runtime.reactor.callLater(wait, self._tell)
@@ -231,7 +241,8 @@ class Moves(Service):
             count += 1
             standing = session.relay.standing(move)
             if standing is None:
-                older += 1
+                older += move.phase is not Phase.OFF
+                followed += move.phase is Phase.OFF
             elif standing[1]:
                 stays.append((session.name, standing[1]))
             else:

@@ -328,6 +328,7 @@ class RelayService(MultiService):
             if led:
                 self.state.moves.change(config, phases)
                 self._rule_sessions(self.state.sessions.change(config.listeners))
+                self.state.moves.tell()
             if config.auths != before.auths:
                 self._identification.change(config.auths)
             if asked and config.watched:

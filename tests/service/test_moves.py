@@ -13,23 +13,26 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.moves import AGAIN, SHOWN, MoveRow, NotNow
 from tests.service.harness import (
     CONNECTED,
+    SEND,
     SUBSCRIBE,
     FakeTransport,
     RelayHarness,
     failover,
     listener,
     movable,
+    upstream,
 )
 from tests.service.test_admin import Answer
 from tests.service.test_reload import reload
 
 OLD = movable(failover(1), name="old")
+PLAIN = upstream()
 
 
-def moving(name: str = "orders", to: Upstream | None = None, **settings: Any) -> Listener:
+def moving(old: Upstream = OLD) -> Listener:
     """A listener with a move of `/queue/` from broker 1 to broker 2."""
-    route = Route(Match.PREFIX, "/queue/", to or movable(failover(2), name="new"), Move(name))
-    return listener(upstream=OLD, routes=(route,), **settings)
+    route = Route(Match.PREFIX, "/queue/", movable(failover(2), name="new"), Move("orders"))
+    return listener(upstream=old, routes=(route,))
 
 
 @pytest.fixture
@@ -133,11 +136,11 @@ def test_a_move_that_is_stopped(file: Path) -> None:
 
 
 def test_sessions_older_than_the_move(file: Path) -> None:
-    """They stay as they are, and are counted; those that begin now follow; the phase of a new table is read."""
-    harness = RelayHarness(listener(upstream=OLD))
+    """At a plain address they stay, and are counted; those that begin now follow; a new table's phase is read."""
+    harness = RelayHarness(listener(upstream=PLAIN))
     _, old = subscribed(harness)
     file.write_text('{"orders": {"phase": "both", "since": 1.5}, "else": {"phase": "off", "since": 2.0}}')
-    found = reload(harness, moving(), moves_file=str(file))
+    found = reload(harness, moving(old=PLAIN), moves_file=str(file))
     assert "listener.public.move" in found.changed
     assert (shown(harness)["phase"], shown(harness)["since"], shown(harness)["older"]) == ("both", 1.5, 1)
     client, _ = harness.session()
@@ -148,8 +151,28 @@ def test_sessions_older_than_the_move(file: Path) -> None:
     assert old.written() == b""
     said = json.loads(file.read_text())
     assert (said["orders"]["phase"], said["else"]["phase"]) == ("shadow", "off")
-    reload(harness, moving(), moves_file=str(file))
+    reload(harness, moving(old=PLAIN), moves_file=str(file))
     assert shown(harness)["phase"] == "shadow"
+
+
+def test_a_move_that_a_reload_brings(file: Path) -> None:
+    """Sessions that began before follow it, where they survive their broker: what was under way goes on."""
+    harness = RelayHarness(listener(upstream=OLD))
+    client, old = harness.session()
+    client.sends(SUBSCRIBE.replace(b"\n\n", b"\nack:client\n\n") + SEND.replace(b"\n\n", b"\nreceipt:r\n\n"))
+    old.sends(b"MESSAGE\nsubscription:0\nmessage-id:1\nack:1\ndestination:/queue/a\n\nhello\0")
+    client.written()
+    old.written()
+    reload(harness, moving(), moves_file=str(file))
+    posted(harness, move="orders", phase="both")
+    new = harness.broker()
+    new.sends(CONNECTED)
+    assert b"SUBSCRIBE" in new.written()
+    old.sends(b"RECEIPT\nreceipt-id:r\n\n\0")
+    assert client.written() == b"RECEIPT\nreceipt-id:r\n\n\0"
+    client.sends(b"ACK\nid:1\n\n\0")
+    assert old.written() == b"ACK\nid:1\n\n\0"
+    assert (shown(harness)["followed"], shown(harness)["older"]) == (1, 0)
 
 
 def test_a_file_that_cannot_be_used(file: Path, tmp_path: Path) -> None:

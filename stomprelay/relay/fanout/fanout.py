@@ -101,6 +101,18 @@ class Fanout:
         waits = sum(member.cost for _, member in self._places.values())
         return waits + THING * self._quorum.confirmations.asked
 
+    def take_over(self, tracer: Tracer | None) -> None:
+        """Go on with a session whose only link has a broker, and that had another flow until now."""
+        self._tracer = tracer
+        self.flowing = True
+        self._router.begin()
+        [member] = self._router.main.members
+        member.connected()
+        unconfirmed = member.resender.unconfirmed
+        self._session.kept.unwatch(unconfirmed)
+        for receipt in [each for each, count in unconfirmed.owed_receipts.items() for _ in range(count)]:
+            self._quorum.confirmations.ask(Confirmation(receipt, [member], 1))
+
     def guarded(self, guard: Guard) -> None:
         """Have this guard judge the client's frames from now on."""
         self.guard = guard

@@ -458,6 +458,11 @@ class Router:
 
     # Moves
 
+    def begin(self) -> None:
+        """Begin each move with its first phase, because the session is older than the moves."""
+        self.phases = dict.fromkeys(self.phases, Phase.OFF)
+        self._weigh()
+
     @property
     def behind(self) -> bool:
         """Whether there is something to `step` or to settle, because the phase of a move has changed."""

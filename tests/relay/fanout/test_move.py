@@ -39,7 +39,7 @@ class Moving:
 
     def tell(self) -> None:
         """The session is told to follow."""
-        self.play._perform(self.play.relay.handle(inputs.Phased(), self.play.now))
+        self.play._perform(self.play.relay.handle(inputs.Phased(self.front), self.play.now))
 
     @property
     def standing(self) -> tuple[bool, str] | None:
