@@ -487,8 +487,9 @@ class Router:
                 if phase is Phase.SHADOW and not target.safe:
                     continue
             if target is not None and target.spare and phase is Phase.BOTH:
-                lost = sum([0 if member.up else member.write_off() for member in target.members])
-                move.fault("", lost)
+                for member in target.members:  # nobody waits for copies that are on their way
+                    move.fault("", 0 if member.up else member.write_off())
+                    member.write_off()
             self.phases[move] = phase
             self._known.clear()
             self._weigh()
