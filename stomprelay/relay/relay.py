@@ -659,7 +659,8 @@ class ClientConnection:
             return False  # another configuration has other brokers
         self.session.kept.most = listener.budget
         self.flow = spread(flow, client, listener, self._outbox, chance)
-        self.turns.flow = self.shutdown.flow = self.flow
+        self.turns.follow(self.flow)
+        self.shutdown.follow(self.flow)
         self._listener = listener
         return True
 

@@ -63,7 +63,7 @@ class Shutdown:
     _client: Leg
     _listener: Listener
     _session: Session
-    flow: Flow
+    _flow: Flow
     _buffer: InputBuffer
     _outbox: Outbox
     stopping: bool = False
@@ -81,7 +81,7 @@ class Shutdown:
     def deadline(self) -> float:
         """When the end, or the client's heart-beats, must be looked at next, in seconds; infinity: never."""
         due, client = min(self.until, self.finish_at, self.expires), self._client
-        if client.gone or self.flow.disconnect is DisconnectState.CONFIRMED:
+        if client.gone or self._flow.disconnect is DisconnectState.CONFIRMED:
             return due
         return min(due, client.heartbeat.deadline)
 
@@ -101,16 +101,20 @@ class Shutdown:
         """Whether one `disconnect_timeout` limits everything that remains to be done."""
         return self._client.gone or self.ending is not None
 
+    def follow(self, flow: Flow) -> None:
+        """Another flow has taken the place of the session's."""
+        self._flow = flow
+
     # The steps of an orderly end
 
     def disconnecting(self, now: float) -> None:
         """The DISCONNECT has made progress. Each step gets its own time limit. If the relay sent DISCONNECT for the
         client and it is confirmed, the session ends.
         """
-        confirmed = self.flow.disconnect is DisconnectState.CONFIRMED
+        confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
         if confirmed and (self.ending or self._answering) and not self._client.closed:
-            if not self.flow.safe:  # time was over for the receipts
-                self.lose(self.flow.links)
+            if not self._flow.safe:  # time was over for the receipts
+                self.lose(self._flow.links)
             self.conclude()
             return
         self._client.heartbeat.reading = False  # it has sent all that it will send
@@ -123,12 +127,12 @@ class Shutdown:
         """A broker was lost, and the session looks for another broker. Such a search has time limits of its own. If the
         whole end has one time limit, set `until` to it, so that the search does not take longer.
         """
-        if not self.flow.ready and self._tries >= 0:
+        if not self._flow.ready and self._tries >= 0:
             self.until = self._last
 
     def found(self, now: float) -> None:
         """A broker was found. The time for answers begins again, unless too many brokers failed at DISCONNECT."""
-        if self._limited or (self.flow.disconnect is not DisconnectState.NONE and self._tries >= 0):
+        if self._limited or (self._flow.disconnect is not DisconnectState.NONE and self._tries >= 0):
             self.until = self._answered_by(now)
 
     def _answered_by(self, now: float) -> float:
@@ -142,7 +146,7 @@ class Shutdown:
     @property
     def listening(self) -> bool:
         """Whether the client's connection is open, and the client waits for something."""
-        return not self._client.gone and self.flow.disconnect is not DisconnectState.CONFIRMED
+        return not self._client.gone and self._flow.disconnect is not DisconnectState.CONFIRMED
 
     @property
     def owing(self) -> bool:
@@ -152,7 +156,7 @@ class Shutdown:
     @property
     def _said(self) -> bool:
         """Whether the client has sent anything since CONNECTED."""
-        asked, pending = self.flow.guard.asked, self._buffer.unread or self._client.decoder.buffered
+        asked, pending = self._flow.guard.asked, self._buffer.unread or self._client.decoder.buffered
         return bool(self._session.client_frames or pending or asked)
 
     @property
@@ -160,7 +164,7 @@ class Shutdown:
         """Whether nothing is left to be done: then call `conclude`. Either all is delivered and the client is gone, or
         no broker is there to confirm the relay's DISCONNECT.
         """
-        flow, client = self.flow, self._client
+        flow, client = self._flow, self._client
         if self._buffer.unread or client.closed:
             return False
         if self.ending and (flow.disconnect is not DisconnectState.NONE or not client.gone):
@@ -173,7 +177,7 @@ class Shutdown:
             return
         self._client.heartbeat.reading = False
         self._outbox.send(self._client, BEAT, now)
-        self._finish_within(now, steps=1 if self.flow.disconnect is DisconnectState.NONE else 2)
+        self._finish_within(now, steps=1 if self._flow.disconnect is DisconnectState.NONE else 2)
         self.finish_at = min(now + ECHO, self._finish_by)
 
     def _finish_within(self, now: float, *, steps: int) -> None:
@@ -185,7 +189,7 @@ class Shutdown:
         the client half-closed and has not reset its connection. A half-closed client with subscriptions gets messages
         until its time is over.
         """
-        client, flow = self._client, self.flow
+        client, flow = self._client, self._flow
         early = now < self.finish_at < self._finish_by
         if client.gone or not (self.ending or (self.finish_at < inf and not early)):
             return False
@@ -198,7 +202,7 @@ class Shutdown:
         """Send DISCONNECT if it `may_finish`; the client is gone in the end. Raises as `Flow.to_broker` does."""
         if self.may_finish(now):
             self._answering = self.ending is None
-            self.flow.finish(now)
+            self._flow.finish(now)
         elif now >= self._finish_by:
             self.vanished(CLOSED, now)
         elif now >= self.finish_at:
@@ -206,7 +210,7 @@ class Shutdown:
 
     def vanished(self, reason: str, now: float) -> None:
         """The client's connection ended. What the client sent is still delivered."""
-        client, flow = self._client, self.flow
+        client, flow = self._client, self._flow
         if self.ending:
             client.gone = True
             return
@@ -234,7 +238,7 @@ class Shutdown:
 
     def _limit(self, now: float) -> None:
         """Start the one `disconnect_timeout` for everything that remains to be done."""
-        flow = self.flow
+        flow = self._flow
         self.expires = self.finish_at = self._finish_by = inf
         self._last = min(self.until, now + self._listener.upstream.disconnect_timeout)
         asked = flow.ready or any(link.leaving for link in flow.links)
@@ -245,7 +249,7 @@ class Shutdown:
     def end(self, why: Reason, now: float) -> None:
         """Begin to end the session for this reason, unless the client left. What the client sent is still delivered."""
         self.expires = inf
-        if self._client.closed or self._client.gone or self.flow.disconnect is not DisconnectState.NONE:
+        if self._client.closed or self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
             return
         if why.message:
             self._outbox.put(replace(self._noted(why), quiet=True))
@@ -257,7 +261,7 @@ class Shutdown:
         """Begin to end the session with an ERROR. `leg`: the leg whose bytes are the cause. `end`: the side that ended
         the session, if no frame of `leg` did. `rest`: the bytes that were already read are still delivered.
         """
-        client, flow = self._client, self.flow
+        client, flow = self._client, self._flow
         self._outbox.put(failed(leg.side.value, error, detail=end is not None))
         for link in flow.links:
             link.session.received(error.receipt)  # of the frame at fault, which no broker was sent
@@ -289,7 +293,7 @@ class Shutdown:
 
     def _begin(self, why: Reason, now: float) -> None:
         """Begin to end the session for this reason, unless it is ending. End it now if nothing can be delivered."""
-        client, flow = self._client, self.flow
+        client, flow = self._client, self._flow
         if client.closed:
             return
         if not self.ending:
@@ -322,7 +326,7 @@ class Shutdown:
 
     def stop_began(self) -> None:
         """Stop reading from the client. The session ends when it is `drained`, which may be now."""
-        client, flow = self._client, self.flow
+        client, flow = self._client, self._flow
         if client.gone or flow.disconnect is not DisconnectState.NONE:
             return
         self.stopping = True
@@ -331,21 +335,21 @@ class Shutdown:
 
     def _stay(self) -> None:
         """Stop all moves, and read from all brokers."""
-        for link in self.flow.links:
+        for link in self._flow.links:
             link.stay()
             link.read_all()
 
     @property
     def drained(self) -> bool:
         """Whether the relay stops, and all SENDs that asked for receipts are confirmed: then call `end`."""
-        if not self.stopping or self._limited or self.flow.disconnect is not DisconnectState.NONE:
+        if not self.stopping or self._limited or self._flow.disconnect is not DisconnectState.NONE:
             return False
-        finished = not self._buffer.unread and self.flow.safe
+        finished = not self._buffer.unread and self._flow.safe
         return finished or self._client.state is LegState.CONNECTING
 
     def cut(self, why: Reason) -> None:
         """End the session at once, for this reason if it is not ending yet. Count the SENDs that may be lost."""
-        flow = self.flow
+        flow = self._flow
         if flow.settled and not self.ending:
             how = How.FLUSH if self._client.gone else How.LINGER
             self.close(how, ended(End.CLIENT, "the client sent DISCONNECT"))
@@ -358,14 +362,14 @@ class Shutdown:
 
     def lose(self, links: Iterable[Link]) -> int:
         """Count the SENDs that may be lost because the session ends with these links, and return how many they are."""
-        lost = sum(map(self.flow.write_off, links)) + self._unsent()
+        lost = sum(map(self._flow.write_off, links)) + self._unsent()
         self._session.counters["possibly_lost"] += lost
         self.lost += lost
         return lost
 
     def ended_with(self, link: Link, reason: str, *, clean: bool) -> None:
         """End the session with its broker. If the broker closed `clean` and all was settled, no SENDs are lost."""
-        flow = self.flow
+        flow = self._flow
         if self.ending or not (clean and flow.settled):
             self.lose([link])
         if self.ending:
@@ -378,7 +382,7 @@ class Shutdown:
 
     def unanswered(self) -> list[Link]:
         """Return the links whose silent brokers are treated as lost now. If the list is empty, call `overdue`."""
-        flow = self.flow
+        flow = self._flow
         sent = flow.disconnect is DisconnectState.SENT
         # If a broker sent an ERROR without a receipt for a frame, no other broker will confirm this frame either.
         impatient = (self._listener.upstream.confirm and not flow.erred) or self._limited or sent
@@ -390,13 +394,13 @@ class Shutdown:
     @property
     def _replaceable(self) -> list[Link]:
         """The links whose brokers still owe an answer and can be replaced."""
-        return [link for link in self.flow.unanswered() if link.upstream.movable]
+        return [link for link in self._flow.unanswered() if link.upstream.movable]
 
     def answered_by_closing(self, link: Link) -> bool:
         """A broker closed its connection. Return True if this was the last broker that could answer DISCONNECT. Then
         call `overdue`. Otherwise other brokers are tried in the remaining time.
         """
-        flow = self.flow
+        flow = self._flow
         waiting = self._replaceable if flow.disconnect is DisconnectState.SENT and link.up else []
         if link not in waiting or self._client.gone or flow.over(link):
             return False
@@ -407,7 +411,7 @@ class Shutdown:
         """End the overdue step: send the waiting DISCONNECT, wait for the rest of the time, or close the session.
         `what`: what brokers failed to do, as text for the log.
         """
-        flow, upstream, counters = self.flow, self._listener.upstream, self._session.counters
+        flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone, within = self._client.gone, now < self._last
         if flow.disconnect is DisconnectState.WAITING and flow.ready and flow.flowing and not gone and within:
             flow.send_disconnect(now)
@@ -446,7 +450,7 @@ class Shutdown:
                     count += frame.command is SEND
                     if frame.command is COMMIT:
                         name = frame.header(TRANSACTION, client.dialect) or b""
-                        opened = [link.session.transactions.get(name) for link in self.flow.links]
+                        opened = [link.session.transactions.get(name) for link in self._flow.links]
                         count += max([0, *[len(each.frames) - 1 for each in opened if each]])
                 if not self._buffer.cost:
                     break
@@ -463,13 +467,13 @@ class Shutdown:
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()
         if not self._client.closed:
-            self.lose(self.flow.lacking)
+            self.lose(self._flow.lacking)
             if self._answering and not self.ending and note.facts.get("end") == End.CLIENT.value:
                 self._session.counters["clients_vanished"] += 1
                 note = vanished("client left, and has its answers")
             self._client.enter(LegState.CLOSED)
             self._outbox.put(with_loss(note, self.lost), Close(self._client, how))
-        for link in self.flow.links:
+        for link in self._flow.links:
             if type(link.state) is Connected:
                 leg = link.state.leg
                 if leg.state is LegState.CONNECTED and not leg.gone:

@@ -214,7 +214,7 @@ class Turns:
     """
 
     _client: Leg
-    flow: Flow
+    _flow: Flow
     _buffer: InputBuffer
     _outbox: Outbox
     deferred: frozenset[Leg] = frozenset()
@@ -231,7 +231,7 @@ class Turns:
     def readable(self) -> bool:
         """Whether the client's bytes may be carried to brokers now, if the pace allows it."""
         client = self._client
-        return client.state is LegState.CONNECTED and self.flow.flowing and client not in self.deferred
+        return client.state is LegState.CONNECTED and self._flow.flowing and client not in self.deferred
 
     @property
     def held_by(self) -> TokenBucket | None:
@@ -248,7 +248,7 @@ class Turns:
                 carry(now, b"", TURN)
             while buffer.cost and self.readable:
                 carry(now, buffer.take(), TURN)
-        elif pace.waiting and not self.flow.flowing:
+        elif pace.waiting and not self._flow.flowing:
             if pace.ready(0, now):
                 pace.leave()  # without a broker nothing can be carried
             else:
@@ -270,6 +270,10 @@ class Turns:
                 pace.done(frames, size - len(data), begun=client.decoder.buffered > 0 or buffer.cost > 0)
                 if client.decoder.behind or (client.state is LegState.CONNECTED and buffer.unread):
                     self.give_way(client)
+
+    def follow(self, flow: Flow) -> None:
+        """Another flow has taken the place of the session's."""
+        self._flow = flow
 
     def let_pass(self, able: Collection[Pass]) -> None:
         """Allow the passes in `able`, on legs where nothing waits. Put changes into the outbox."""
