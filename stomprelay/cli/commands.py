@@ -1,5 +1,5 @@
 """`stomprelay`: runs the relay, or shows a configuration, a file of the package, a translation or a journal. It also
-shows the brokers and sessions of a running relay, pauses brokers, and ends sessions.
+shows the brokers and sessions of a running relay, pauses brokers, ends sessions, and moves destinations.
 """
 
 import argparse

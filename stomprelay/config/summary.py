@@ -99,7 +99,7 @@ def _listener(listener: Listener, auth: AuthSettings | None) -> str:
             ("upstream", listener.upstream.name),
             *(
                 (
-                    "route",
+                    "route" if each.move is None else f"move {each.move.name}",
                     f"to {each.upstream.name} if the destination {_PATTERNS[each.match]} {shown(each.pattern)}",
                 )
                 for each in listener.routes

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, ClassVar, Final
 
 from stomprelay.relay import inputs
-from stomprelay.relay.client.opening import Let, Opening, join, turn_away
+from stomprelay.relay.client.opening import Let, Opening, join, spread, turn_away
 from stomprelay.relay.client.shutdown import Shutdown
 from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns
 from stomprelay.relay.counting import DestinationCounter
@@ -52,6 +52,7 @@ from stomprelay.relay.link.link import (
 from stomprelay.relay.model.counters import CONNECT, SILENCE, Counters
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.sample import Sample
@@ -135,6 +136,17 @@ class Relay:
     def held_by(self) -> TokenBucket | None:
         """The rate limit that keeps the relay from reading from the client; None if no limit does."""
         return None if self._connection is None else self._connection.turns.held_by
+
+    @property
+    def behind(self) -> bool:
+        """Whether the session may not have followed a move to its phase: then give it `Phased` from time to time."""
+        flow = None if self._connection is None else self._connection.flow
+        return flow is not None and (flow.survives if flow.coupled else flow.behind)
+
+    def standing(self, move: Move) -> tuple[bool, str] | None:
+        """See `Router.standing`. None: the session does not follow the move, because it is older than its table."""
+        flow = None if self._connection is None else self._connection.flow
+        return None if flow is None or flow.coupled else flow.standing(move)
 
     @property
     def ending(self) -> bool:
@@ -275,6 +287,14 @@ class Relay:
             if self._connection is not None:
                 self._connection.ruled(event.rules, self.identity, now)
 
+    def _phased(self, event: inputs.Phased, now: float) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        if connection.spread(event.listener, self._chance):
+            self.listener, self._sample = event.listener, None
+        connection.phased(now)
+
     def _limited(self, event: inputs.Limited, now: float) -> None:
         self.address = event.address
         if self._connection is not None:
@@ -391,6 +411,7 @@ class Relay:
         inputs.GaveWay: _gave_way,
         inputs.Identified: _identified,
         inputs.Ruled: _ruled,
+        inputs.Phased: _phased,
         inputs.Limited: _limited,
         inputs.Watched: _watched,
         inputs.Looked: _looked,
@@ -620,6 +641,30 @@ class ClientConnection:
         for link in waiting:
             link.reconsidered(now)
         self._sought(waiting, now)
+
+    def phased(self, now: float) -> None:
+        """Follow moves, see `Phased`."""
+        if self.flow.disconnect is DisconnectState.NONE and self.shutdown.ending is None:
+            self._waited(now)
+
+    def spread(self, listener: Listener, chance: Callable[[], float]) -> bool:
+        """Give the session a flow that can follow the listener's moves, if possible now. Return whether it was."""
+        flow, client = self.flow, self._client
+        if (
+            not flow.coupled
+            or not flow.parting
+            or client.state is not LegState.CONNECTED
+            or self.shutdown.begun
+        ):
+            return False
+        if listener.upstream.groups[0] is not flow.links[0].group or len(listener.upstream.groups) > 1:
+            return False  # another configuration has other brokers
+        self.session.kept.most = listener.budget
+        self.flow = spread(flow, client, listener, self._outbox, chance)
+        self.turns.follow(self.flow)
+        self.shutdown.follow(self.flow)
+        self._listener = listener
+        return True
 
     def _stop_began(self, event: inputs.StopBegan, now: float) -> None:
         if not self._client.closed:
@@ -908,6 +953,8 @@ class ClientConnection:
             failure = error
         if lost:
             self.shutdown.searching()
+        if failure is None and not self.flow.coupled and (opened := self.flow.opened()):
+            self._begin(opened, now)  # what NEW was to get goes to OLD
         if failure is None:
             self.due = True
             return
@@ -948,7 +995,7 @@ class ClientConnection:
                 return
             self._outbox.put(unheard(error))
 
-        accepted = link.go_on(now)
+        accepted = None if link.ended else link.go_on(now)
         self._sought([link], now, lost=True)
         if accepted is not None:
             self._accepted(link, accepted, now)

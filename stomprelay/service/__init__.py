@@ -6,6 +6,7 @@ what a process needs: signals, reloads, systemd, descriptors and memory. `handov
 that takes over. `log` writes the relay's own lines. `drain` moves the messages of queues from one broker to another.
 
 The rooms, from the outside in: `workers` is a relay of several processes; `admin` answers HTTP; `clients` accepts or
-refuses clients, identifies them and begins their sessions; `brokers` probes, pauses and balances brokers; `connection`
-connects a core to its connections; `journal` writes what passes; `network` has endpoints and certificates.
+refuses clients, identifies them and begins their sessions; `brokers` probes, pauses and balances brokers; `moves` has
+the phases of moves; `connection` connects a core to its connections; `journal` writes what passes; `network` has
+endpoints and certificates.
 """

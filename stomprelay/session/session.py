@@ -71,6 +71,10 @@ class Budget:
         """Count the `cost` of this object in `size`; each use of `size` reads `cost` again."""
         self._watched = (*self._watched, keeper)
 
+    def unwatch(self, keeper: Costing) -> None:
+        """Do not count the `cost` of this object any more."""
+        self._watched = tuple([each for each in self._watched if each is not keeper])
+
     def take(self, size: int) -> None:
         """Count `size` more kept bytes. Raises `LimitError`, and counts nothing, if the sum is more than `most`."""
         self._size += size

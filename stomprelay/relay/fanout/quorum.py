@@ -74,7 +74,8 @@ class Confirmations(Generic[Party]):
     """The confirmations of one client, by receipt. If several requests to a party have the same receipt, the party
     answers them in the order in which they were asked.
 
-    `confirm`, `release`, `refuse` and `leave` return the confirmations that are decided now by the party's answer.
+    `confirm`, `release`, `refuse`, `leave` and `replaced` return the confirmations that are decided now by the party's
+    answer.
     """
 
     pending: int = 0
@@ -127,6 +128,15 @@ class Confirmations(Generic[Party]):
             while (asked := self.awaited(party, receipt)) is not None:
                 answer = self.release if leniently and not asked.crucial else self.refuse
                 decided += answer(party, receipt)
+        return decided
+
+    def replaced(self, party: Party) -> list[Confirmation[Party]]:
+        """Another party will be asked for what is `crucial` in place of this one. The rest need not be confirmed."""
+        decided: list[Confirmation[Party]] = []
+        for receipt in [receipt for receipt, asked in self._first if asked == party]:
+            while (asked := self.awaited(party, receipt)) is not None:
+                asked.hidden = asked.hidden or asked.crucial
+                decided += self.release(party, receipt)
         return decided
 
     def owing(self, party: Party) -> bool:

@@ -550,6 +550,11 @@ class Link:
     # State of the link
 
     @property
+    def offered(self) -> Offer:
+        """What brokers are sent in CONNECT. Raises `AssertionError` if the session ends with its broker."""
+        return self._search.offer
+
+    @property
     def up(self) -> bool:
         """Whether the link has a broker that it is not leaving."""
         return type(self.state) is Connected
