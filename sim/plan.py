@@ -39,6 +39,7 @@ PLACE: Final = ("192.0.2.100", 61613)
 
 PLAIN: Final[dict[str, Any]] = {
     "confirm": False,
+    "confirm_timeout": 60.0,
     "buffer": 1 << 20,
     "unacknowledged": 1000,
     "beats": False,
@@ -160,6 +161,7 @@ class Scene:
             connect_timeout=2.0,
             disconnect_timeout=settings["disconnect_timeout"],
             confirm=settings["confirm"] and self.kind != "plain",
+            confirm_timeout=settings["confirm_timeout"],
             resend_buffer=settings["buffer"],
             quorum=len(groups) if settings["all"] else 1,
             drain_timeout=1.0,
@@ -296,6 +298,10 @@ def draw(seed: int, number: int) -> Plan:
         scene, steps = _choking(unspeakable, scene, steps)
     if Random(f"{seed}/{number}/mapped").random() < 0.1:
         scene = replace(scene, settings=scene.settings | {"mapped": True})
+    overlooks = Random(f"{seed}/{number}/overlooks").random() < 0.5  # RabbitMQ, from 4.3 on
+    if overlooks:
+        steps = [each._replace(values=(2,)) if each[2:] == ("fill", (1,)) else each for each in steps]
+    scene = replace(scene, settings={**scene.settings, "confirm_timeout": 6.0 if overlooks else 60.0})
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
 
 

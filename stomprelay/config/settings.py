@@ -157,6 +157,7 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "policy": Setting(values.member(Policy), takes=NOW),
         "connected": Setting(values.flag, takes=NOW, moving=True),
         "confirm": Setting(values.flag, moving=True),
+        "confirm_timeout": Setting(values.seconds_or_none, moving=True),
         "resend_buffer": Setting(values.count, moving=True),
         "reconnect_rate": Setting(values.rate, moving=True),
         "rebalance_rate": Setting(values.rate, takes=NOW, moving=True),

@@ -246,6 +246,7 @@ def _moving(upstream: Upstream) -> Iterator[Fact]:
     for group in upstream.parts:
         yield "warning", PARTS.format(group=group.name, choice=choice(group))
     yield "confirm", "every SEND, by receipts of the relay's own" if upstream.confirm else "no"
+    yield "time to confirm", f"{upstream.confirm_timeout:g} s" if upstream.confirm_timeout else "any time"
     yield "kept to re-send", f"{upstream.resend_buffer} bytes of a session in a group"
     yield "after an outage", f"sessions come back {_rate(upstream.reconnect_rate, 'without a limit')}"
     yield (

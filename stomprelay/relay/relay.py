@@ -7,6 +7,7 @@ raises an exception, the relay ends the session (`Relay.failed`). Only whole fra
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from math import inf
 from typing import Any, ClassVar, Final
 
@@ -55,6 +56,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
+from stomprelay.relay.resend.resender import NotAccepted
 from stomprelay.relay.sample import Sample
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer
@@ -240,6 +242,8 @@ class Relay:
                     deadline = min(shutdown.deadline, turns.deadline)
                     for link in flow.links:
                         deadline = min(deadline, link.until)
+                        if link.resender is not None:
+                            deadline = min(deadline, link.resender.review_at)
                         for at in (link.state, link.following):
                             if at is not None and at.leg is not None and at.leg.state is LegState.CONNECTED:
                                 deadline = min(deadline, at.leg.heartbeat.deadline)
@@ -625,8 +629,18 @@ class ClientConnection:
         self._sought(due, now)
         if due:
             self._waited(now)
+        self._review_answers(now)
         if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and self.buffer.unread):
             self._release(now)  # the pace allows more, or a link stays, and the client waited for this
+
+    def _review_answers(self, now: float) -> None:
+        """Look for SENDs that brokers did not confirm in time, where this is due."""
+        due = [
+            each for each in self.flow.links if each.resender is not None and now >= each.resender.review_at
+        ]
+        for link in due:
+            self._carry(link.state.leg or self._client, partial(self.flow.review, link, now), now)
+            self._hurry()
 
     def _leave(self, event: inputs.Leave, now: float) -> None:
         """Make the links to this broker move. If the client has already sent DISCONNECT, nothing changes."""
@@ -878,6 +892,9 @@ class ClientConnection:
         flow, shutdown, client = self.flow, self.shutdown, self._client
         if flow.survives:
             self._dismiss(now)
+            for link in flow.links:
+                if link.resender is not None and link.resender.watches(now):
+                    self.due = True
         ending = shutdown.ending
         if failure is not None:
             shutdown.fail(leg, failure, now)
@@ -900,14 +917,29 @@ class ClientConnection:
             self._finish(now)
 
     def _dismiss(self, now: float) -> None:
-        """Fail the session because of frames after which brokers close the connection. This is only for upstreams with
-        one group. With several groups, `Quorum` does it.
+        """Fail the session because of frames after which brokers close the connection; it goes on without a SEND that
+        is not accepted. This is only for upstreams with one group. With several groups, `Quorum` does it.
         """
         for link in self.flow.links:
             if link.resender is not None and link.resender.refused_frames and len(link.upstream.groups) == 1:
-                for error in link.resender.take_refused():
-                    self.shutdown.fail(self._client, error, now, rest=True)
+                for error in link.take_refused():
+                    goes_on = isinstance(error, NotAccepted) and not link.upstream.close_on_error
+                    if goes_on and not self.shutdown.ending:
+                        self._pass_over(link, error, now)
+                    else:
+                        self.shutdown.fail(self._client, error, now, rest=True)
                     self._hurry()
+
+    def _pass_over(self, link: Link, error: StompError, now: float) -> None:
+        """Send the client an ERROR about a SEND that is not accepted. The session goes on."""
+        client, session = self._client, self.session
+        self._outbox.put(failed(End.CLIENT.value, error))
+        link.session.received(error.receipt)
+        if error.receipt is not None:
+            self.flow.passed_over(link, error.receipt)
+        if not (client.gone or client.closed):
+            session.counters["errors_sent"] += 1
+            self._outbox.send(client, complain(error, session.dialect), now)
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while no frames could be carried to its brokers."""

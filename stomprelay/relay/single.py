@@ -12,7 +12,7 @@ from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pas
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import GOODBYE, Connected, DisconnectState, Link, broker_lost, not_to_be_had
 from stomprelay.relay.resend.resender import Resender
-from stomprelay.relay.resend.unconfirmed import unknown_outcome
+from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
 from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import StompError
@@ -424,6 +424,21 @@ class Single:
         give_receipts(self._resender.unconfirmed.take_given(), self._client, self._outbox, now)
         for receipt in doubts:
             raise unknown_outcome(receipt)
+
+    def review(self, link: Link, now: float) -> None:
+        """Look for SENDs that the broker did not confirm in time, see `Resender.review`. Raises as `lost` does."""
+        resender = self._resender
+        assert resender is not None
+        doubts = resender.review(now)
+        resender.go_on(now)
+        resender.flush(now)
+        if self.disconnect is DisconnectState.WAITING and self.safe and link.up:
+            self.send_disconnect(now)
+        for receipt in doubts:
+            raise unknown_outcome(receipt, UNCONFIRMED)
+
+    def passed_over(self, link: Link, receipt: bytes) -> None:
+        """The client gets an ERROR in place of this receipt, and the session goes on."""
 
     def given_up(self, link: Link, now: float) -> None:
         """Raise the `StompError` with which the session ends, because its only link found no broker."""

@@ -179,10 +179,25 @@ class RabbitMQ(Broker):
         """
         return self._asked("eval", "[element(2, process_info(P, dictionary)) || P <- rabbit_direct:list()].")
 
-    def limit(self, pattern: str) -> None:
-        """Have queues whose names fit this regular expression hold one message, and reject what is sent beyond."""
+    @contextlib.contextmanager
+    def without_majority(self, queue: str) -> Iterator[None]:
+        """Let a quorum queue decide nothing for a time, as where most of its nodes are down."""
+        leader = f'whereis(list_to_atom("%2F_{queue.removeprefix("/queue/")}"))'
+        self._asked("eval", f"sys:suspend({leader}).")
+        try:
+            yield
+        finally:
+            self._asked("eval", f"sys:resume({leader}).")
+
+    @contextlib.contextmanager
+    def rejecting(self, prefix: str) -> Iterator[None]:
+        """Let queues whose names begin so hold one message each, and reject more."""
         definition = '{"max-length": 1, "overflow": "reject-publish"}'
-        self._asked("set_policy", "--apply-to", "queues", f"limit {pattern}", pattern, definition)
+        self._asked("set_policy", prefix, f"^{prefix}", definition, "--apply-to", "queues")
+        try:
+            yield
+        finally:
+            self._asked("clear_policy", prefix)
 
     def _asked(self, *command: str) -> str:
         done = subprocess.run(

@@ -175,19 +175,19 @@ def test_cell(request: pytest.FixtureRequest, place: str, intent: str, steps: li
 
 def test_rejected_publishes(rabbitmq: RabbitMQ) -> None:
     """A full queue of RabbitMQ."""
-    rabbitmq.limit("^limited")
-    Scene("rabbitmq", rabbitmq.port).play(
-        "What is rejected has neither RECEIPT nor ERROR: it is dropped, or, after any receipt, costs the connection.",
-        [
-            "a says SEND destination:/queue/limited | kept",
-            "a says SEND destination:/queue/limited | rejected",
-            "a asks SEND destination:/queue/elsewhere | 1",
-            "a says SEND destination:/queue/limited | rejected",
-            "a ends",
-            "b asks SEND destination:/queue/elsewhere | 2",
-            "b says SEND destination:/queue/limited; receipt:1 | rejected",
-            "b ends",
-            "c asks SUBSCRIBE id:1; destination:/queue/limited",
-            "c gets MESSAGE | kept",
-        ],
-    )
+    with rabbitmq.rejecting("limited"):
+        Scene("rabbitmq", rabbitmq.port).play(
+            "What is rejected has neither RECEIPT nor ERROR: it is dropped, or, after any receipt, costs the connection.",
+            [
+                "a says SEND destination:/queue/limited | kept",
+                "a says SEND destination:/queue/limited | rejected",
+                "a asks SEND destination:/queue/elsewhere | 1",
+                "a says SEND destination:/queue/limited | rejected",
+                "a ends",
+                "b asks SEND destination:/queue/elsewhere | 2",
+                "b says SEND destination:/queue/limited; receipt:1 | rejected",
+                "b ends",
+                "c asks SUBSCRIBE id:1; destination:/queue/limited",
+                "c gets MESSAGE | kept",
+            ],
+        )

@@ -415,6 +415,16 @@ class Fanout:
                 raise broker_lost(target.upstream, self.disconnect_receipt)
         self._go_on(now)
 
+    def review(self, link: Link, now: float) -> None:
+        """Look for SENDs that a broker did not confirm in time, see `Resender.review`. Raises as `lost` does."""
+        target, member = self._places[link]
+        self._quorum.doubted(target, member, member.overdue(now), now)
+        self._go_on(now)
+
+    def passed_over(self, link: Link, receipt: bytes) -> None:
+        """The client gets an ERROR in place of this receipt, and the session goes on."""
+        self._quorum.confirmations.refuse(self._places[link][1], receipt)
+
     def given_up(self, link: Link, now: float) -> None:
         """The link found no broker. Raises `StompError` if the other groups are too few for the quorum."""
         target, member = self._places[link]

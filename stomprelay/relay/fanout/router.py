@@ -11,7 +11,7 @@ from stomprelay.relay.model.listener import Listener, Route
 from stomprelay.relay.model.move import Move, Phase
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import AGAIN, Resender
-from stomprelay.relay.resend.unconfirmed import unknown_outcome
+from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
 from stomprelay.session.delivery import THING, Delivery
 from stomprelay.session.leg import LegState
 from stomprelay.session.session import Session
@@ -248,13 +248,21 @@ class Member:
         self.blocked = self.disconnecting = False
         self.ended = frozenset()
 
-    def lost(self, now: float) -> list[StompError]:
-        """The broker is lost: keep waiting frames for the next one. Return errors for frames that cannot be kept."""
+    def overdue(self, now: float) -> list[StompError]:
+        """Refuse what the broker did not confirm in time. Return errors for COMMITs whose outcome is unknown."""
+        return self._unknown(self.resender.review(now), UNCONFIRMED)
+
+    def _unknown(self, doubts: Iterable[bytes | None], *why: str) -> list[StompError]:
         failures: list[StompError] = []
-        for receipt in self.resender.lost(by=self.link.dropped_by, now=now):
-            failures.append(unknown_outcome(receipt))
+        for receipt in doubts:
+            failures.append(unknown_outcome(receipt, *why))
             if receipt is not None:
                 self.resender.refused(receipt)
+        return failures
+
+    def lost(self, now: float) -> list[StompError]:
+        """The broker is lost: keep waiting frames for the next one. Return errors for frames that cannot be kept."""
+        failures = self._unknown(self.resender.lost(by=self.link.dropped_by, now=now))
         waiting, self._waiting = self._waiting, deque()
         self._size = 0
         self._there = self.blocked = self.disconnecting = False
