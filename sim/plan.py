@@ -296,12 +296,12 @@ def draw(seed: int, number: int) -> Plan:
         scene, steps = _ended(unspeakable, scene)
     elif drawn > 0.985:
         scene, steps = _choking(unspeakable, scene, steps)
-    if Random(f"{seed}/{number}/mapped").random() < 0.1:
-        scene = replace(scene, settings=scene.settings | {"mapped": True})
+    mapped = Random(f"{seed}/{number}/mapped").random() < 0.1
     overlooks = Random(f"{seed}/{number}/overlooks").random() < 0.5  # RabbitMQ, from 4.3 on
     if overlooks:
         steps = [each._replace(values=(2,)) if each[2:] == ("fill", (1,)) else each for each in steps]
-    scene = replace(scene, settings={**scene.settings, "confirm_timeout": 6.0 if overlooks else 60.0})
+    more = {"mapped": mapped, "confirm_timeout": 6.0 if overlooks else 60.0}
+    scene = replace(scene, settings={**scene.settings, **more})
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
 
 

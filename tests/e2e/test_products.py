@@ -177,7 +177,7 @@ def test_rejected_publishes(rabbitmq: RabbitMQ) -> None:
     """A full queue of RabbitMQ."""
     with rabbitmq.rejecting("limited"):
         Scene("rabbitmq", rabbitmq.port).play(
-            "What is rejected has neither RECEIPT nor ERROR: it is dropped, or, after any receipt, costs the connection.",
+            "What is rejected has neither RECEIPT nor ERROR: it is dropped, or, after a receipt, ends the connection.",
             [
                 "a says SEND destination:/queue/limited | kept",
                 "a says SEND destination:/queue/limited | rejected",
