@@ -35,6 +35,7 @@ CANNOT = {
     r"(?:python3 -m venv )?/opt/stomprelay\b|install -D |(?:system|journal)ctl ": "changes the machine: test_package",
     r"docker ": "needs Docker: test_image has the image's entry point",
     r"make (?!run$)": "tests within a test; the target is looked up",
+    r"stomprelay move ": "needs a move in the configuration: test_move has them",
     r"stomprelay tail ?": "goes on until Ctrl-C: test_tail has it",
     r"stomprelay-pipeline ": "starts Spark, many seconds each: tests/pipeline has them; the options are read",
     r"(curl|stomprelay) .*relay\.example\.net": "asks another machine; tests/service/admin has tokens and TLS",
