@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from stomprelay.cli.move.precheck import journal, pair, tables
+from stomprelay.cli.move.precheck.report import Report
 from stomprelay.config import load, load_upstreams
 from stomprelay.journal.records import Record, parse_time, records, segments
 from stomprelay.pipeline.commands.query import views
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store.store import Store
-from stomprelay.cli.move.precheck import journal, pair, tables
-from stomprelay.cli.move.precheck.report import Report
 from tests.pipeline.rows import FRAME, write
 from tests.precheck.test_check import CONFIG, scene
 

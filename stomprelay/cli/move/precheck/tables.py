@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from stomprelay.config import ConfigError
 from stomprelay.cli.move.precheck.journal import UNKNOWN, wild
 from stomprelay.cli.move.precheck.report import Extra, Report
+from stomprelay.config import ConfigError
 from stomprelay.relay.model.usage import Judge, session_of
 from stomprelay.wire.names import ACK, ACK_HEADER, DESTINATION, ID, NACK, SEND, SUBSCRIBE, UNSUBSCRIBE
 
