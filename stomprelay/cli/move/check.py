@@ -5,7 +5,7 @@ import sys
 from typing import TypeAlias
 
 from stomprelay.cli.asking import admin_client, relay_options
-from stomprelay.cli.move.precheck import journal, pair, sessions
+from stomprelay.cli.move.precheck import journal, pair, sessions, tables
 from stomprelay.config import ConfigError, load, load_upstreams
 from stomprelay.journal.records import parse_time
 from stomprelay.relay.model.features import PRODUCTS
@@ -43,6 +43,11 @@ def add(moves: _Commands) -> None:
         "--journal", nargs="*", metavar="PLACE",
         help="look at these folders or segments of a journal; without PLACE: at the folder of --config",
     )  # fmt: skip
+    check.add_argument(
+        "--tables",
+        metavar="DIR",
+        help="look at the tables of stomprelay-pipeline in this folder; needs Spark",
+    )
     for flag, meaning in (("since", "on"), ("until", "before")):
         check.add_argument(
             f"--{flag}", type=_time, metavar="TIME", help=f"only what was recorded {meaning} this time (UTC)"
@@ -96,9 +101,9 @@ def _checked(options: argparse.Namespace) -> int:
         report.unlooked.append("the sessions that run now")
     else:
         sessions.read(admin_client(options), judge, concerns, report, found.old.name)
-    if options.journal is None:
+    if options.journal is None and options.tables is None:
         report.unlooked.append("a journal")
-    else:
+    if options.journal is not None:
         places = options.journal or [config.journal.directory]
         if places == [None]:
             raise ConfigError(
@@ -106,6 +111,9 @@ def _checked(options: argparse.Namespace) -> int:
             )
         reading = journal.Reading(judge, concerns, report, found.old.name)
         journal.read(places, options.since, options.until, reading)
+    if options.tables is not None:
+        rows = tables.read(options.tables, options.since, options.until, judge)
+        tables.add(rows, judge, concerns, report, found.old.name)
     if within is None:
         report.unlooked.append(f"the logins at {found.new.name}")
     else:

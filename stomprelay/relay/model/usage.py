@@ -59,6 +59,9 @@ NAMES: Final = "names"
 NACKING: Final = "nack"
 SELECTORS: Final = "selectors"
 TEMPORARY: Final = "temporary-queues"
+_REQUEUE: Final = b"requeue"
+_ANY: Final = b"1"
+"""Stands for a value that does not matter."""
 _TEMPORARY: Final = (b"/temp-queue/", b"/temp-topic/")
 
 
@@ -88,9 +91,21 @@ class Judge:
             if self.clients in each.said
             for command in each.commands
         }
-        sends = [name for command, name in self._names if command is SEND]
-        rows = [row.name for row in self._spoken.rows if SEND in row.commands]
-        self._looked = frozenset([*sends, *rows, *PLACED, *[each.header for each in self._free.lacks]])
+        lacked = [each.header for each in self._free.lacks if each.header]
+        self.known = frozenset(
+            [
+                *[name for _, name in self._names],
+                *[row.name for row in self._spoken.rows],
+                *lacked,
+                *PLACED,
+                _REQUEUE,
+            ]
+        )
+        """The headers that matter in a client's frames, apart from `id` and `ack`."""
+        self.valued = frozenset(
+            [*PLACED, _REQUEUE, *[each.header for each in self._free.lacks if each.values]]
+        )
+        """Those of them whose values matter in SEND, ACK and NACK."""
         self._sent = lru_cache(4096)(self._judge_send)
         rows = [row.name for row in self._spoken.rows if ACK in row.commands]
         self.settling = (*[name for command, name in self._names if command is ACK], *rows)
@@ -107,8 +122,8 @@ class Judge:
         has those after it.
         """
         if command is SEND:
-            said = tuple([each for each in headers if each[0] in self._looked])
-            return self._sent(tuple([each if each[0] in PLACED else (each[0], b"1") for each in said]))
+            said = [each for each in headers if each[0] in self.known]
+            return self._sent(tuple([each if each[0] in self.valued else (each[0], _ANY) for each in said]))
         found = self._whole(command, headers, session)
         if command is SUBSCRIBE:
             session.subscriptions.opened(headers)

@@ -40,9 +40,9 @@ class Use:
     whys: dict[str, None] = field(default_factory=dict)
     more: bool = False
 
-    def add(self, finding: Finding, source: str) -> None:
+    def add(self, finding: Finding, source: str, times: int = 1) -> None:
         """Count a finding."""
-        self.counts[source] += 1
+        self.counts[source] += times
         for known, value in ((self.places, finding.place), (self.whys, finding.why)):
             if value and value not in known:
                 if len(known) < _PLACES:
@@ -93,14 +93,18 @@ class Report:
     looked: list[str] = field(default_factory=list)
     unlooked: list[str] = field(default_factory=list)
     uses: dict[Key, Use] = field(default_factory=dict)
-    extras: list[Extra] = field(default_factory=list)
+    extras: dict[tuple[str, str], Extra] = field(default_factory=dict)
     logins: list[Login] = field(default_factory=list)
 
-    def add(self, client: str, findings: Iterable[Finding], source: str) -> None:
-        """Add what a frame of this client uses."""
+    def add(self, client: str, findings: Iterable[Finding], source: str, times: int = 1) -> None:
+        """Add what a frame of this client uses, which came so many times."""
         for each in findings:
             key = (client, each.feature, each.verdict, each.setting)
-            self.uses.setdefault(key, Use()).add(each, source)
+            self.uses.setdefault(key, Use()).add(each, source, times)
+
+    def add_extra(self, extra: Extra) -> None:
+        """Add what a client with a selector would get without it. The journal and the tables may have the same."""
+        self.extras[extra.client, extra.place] = extra
 
     @property
     def may_begin(self) -> bool:
@@ -171,7 +175,8 @@ class Report:
         return sorted(self.uses.items(), key=lambda each: (order.index(each[0][2]), each[0][:2]))
 
     def _extras(self, client: str, feature: str) -> list[Extra]:
-        return [each for each in self.extras if each.client == client and feature == SELECTORS]
+        found = self.extras.values() if feature == SELECTORS else ()
+        return [each for each in found if each.client == client]
 
     def _sentence(self, client: str, feature: str, use: Use) -> str:
         places = [*map(_text, use.places)]
