@@ -319,7 +319,7 @@ def _classic(name: str, program: Sequence[str], directory: Path, credentials: Cr
   http://www.springframework.org/schema/beans/spring-beans.xsd
   http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
  <broker xmlns="http://activemq.apache.org/schema/core" brokerName="stomprelay{port}" dataDirectory="{data}"
-   useJmx="false" useShutdownHook="true" advisorySupport="false" schedulerSupport="false">
+   useJmx="false" useShutdownHook="true" advisorySupport="false" schedulerSupport="true">
   <plugins><simpleAuthenticationPlugin><users>
    <authenticationUser username="guest" password="guest" groups="users"/>
   </users></simpleAuthenticationPlugin></plugins>
@@ -355,15 +355,21 @@ def _classic(name: str, program: Sequence[str], directory: Path, credentials: Cr
     return Broker(name, port, tls_port, lambda: Child(name, command, cwd=directory))
 
 
-@contextlib.contextmanager
-def artemis(directory: Path, credentials: Credentials) -> Iterator[Broker]:
-    """Run Artemis, with prefixes that make `/queue/` a queue and `/topic/` a topic, and without its window of ten KiB
-    of messages that nobody has acknowledged yet.
+class Artemis(Broker):
+    """An Artemis, with prefixes that make `/queue/` a queue and `/topic/` a topic, and without its window of ten KiB of
+    messages that nobody has acknowledged yet. It has a port as it is shipped, too.
     """
+
+    shipped_port: int
+
+
+@contextlib.contextmanager
+def artemis(directory: Path, credentials: Credentials) -> Iterator[Artemis]:
+    """Run Artemis."""
     home = downloads.artemis()
     if home is None or shutil.which("java") is None:
         raise Absent("needs Artemis: make brokers; and Java")
-    port, tls_port = free_port(), free_port()
+    port, tls_port, shipped_port = (free_port() for _ in range(3))
     etc, data, tmp = (directory / name for name in ("etc", "data", "tmp"))
     for folder in (etc, data, tmp):
         folder.mkdir(parents=True)
@@ -384,6 +390,7 @@ def artemis(directory: Path, credentials: Credentials) -> Iterator[Broker]:
  <jmx-management-enabled>false</jmx-management-enabled>
  <acceptors>
   <acceptor name="stomp">tcp://127.0.0.1:{port}?{stomp}</acceptor>
+  <acceptor name="shipped">tcp://127.0.0.1:{shipped_port}?protocols=STOMP</acceptor>
   <acceptor name="stomp+ssl">tcp://127.0.0.1:{tls_port}?{stomp};sslEnabled=true;keyStorePath={keystore};keyStorePassword=changeit;keyStoreType=PKCS12</acceptor>
  </acceptors>
  <security-settings><security-setting match="#">{may}</security-setting></security-settings>
@@ -422,7 +429,9 @@ def artemis(directory: Path, credentials: Credentials) -> Iterator[Broker]:
         f"-Ddata.dir={data}",
         *("-cp", str(home / "lib" / "artemis-boot.jar"), "org.apache.activemq.artemis.boot.Artemis", "run"),
     ]
-    with _run(Broker("artemis", port, tls_port, lambda: Child("artemis", command, cwd=directory))) as broker:
+    broker = Artemis("artemis", port, tls_port, lambda: Child("artemis", command, cwd=directory))
+    broker.shipped_port = shipped_port
+    with _run(broker):
         yield broker
 
 

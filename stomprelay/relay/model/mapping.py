@@ -401,6 +401,8 @@ _REQUEUE: Final = b"requeue"
 _DOES: Final = {None: "refuse", ACTIVEMQ: "put aside", ARTEMIS: "drop", RABBITMQ: "give back"}
 """What a NACK does to a message, in the words of the ERROR."""
 REPLIES: Final = "foreign-replies"
+SUBSCRIBED: Final = "reply-subscriptions"
+"""RabbitMQ makes a subscription for a temporary queue in `reply-to`, without a SUBSCRIBE."""
 _UNKNOWN_REPLIES: Final = re.compile(
     rb"/(?!(?:queue|topic|temp-queue|temp-topic|amq/queue|exchange|reply-queue)/).*|[^/]+/.*", re.DOTALL
 )
@@ -435,7 +437,7 @@ _ROUTE: Final = b"destination-type"
 _ROUTED: Final = {
     None: (rb"/(?:queue|temp-queue)/.+", rb"/(?:topic|temp-topic)/.+"),
     # A name without a prefix is a queue.
-    ACTIVEMQ: (rb"(?!/(?:temp-)?topic/).+", rb"/(?:topic|temp-topic)/.+"),
+    **dict.fromkeys((ACTIVEMQ, RABBITMQ), (rb"(?!/(?:temp-)?topic/).+", rb"/(?:topic|temp-topic)/.+")),
 }
 
 
@@ -517,7 +519,7 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
     rows, lacks = [], []
     for feature in FEATURES:
         ours, theirs = feature.said.get(clients), feature.said.get(product)
-        if ours is None:
+        if ours is None or not ours.used:
             continue
         if theirs is not None:
             value = VALUES.get((ours.unit, theirs.unit), _same)
@@ -530,6 +532,9 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
     if clients == RABBITMQ and DURABLE not in ignore:
         why = "the broker knows a subscription by client-id and name"
         lacks.append(Lack((SUBSCRIBE,), DURABLE, why, b"durable", _compiled(rb"/(?:topic|exchange)/.+")))
+    if clients == RABBITMQ and SUBSCRIBED not in ignore:
+        why = "the broker delivers replies to subscribers alone"
+        lacks.append(Lack((SEND,), SUBSCRIBED, why, PLACED[1], values=_TEMPORARY))
     if product == RABBITMQ and REPLIES not in ignore:
         why = "the broker would drop the frame, because it does not know the form of reply-to"
         lacks.append(Lack((SEND,), REPLIES, why, PLACED[1], values=_UNKNOWN_REPLIES))
@@ -559,6 +564,6 @@ _EXACT: Final = {(ARTEMIS, ACTIVEMQ): DISCARD, (ARTEMIS, RABBITMQ): DISCARD}
 
 
 IGNORED: Final = frozenset(
-    {DURABLE, REPLIES, "cumulative-acks", *[each.name for each in FEATURES], *[each.name for each in PLACES]}
+    {DURABLE, REPLIES, SUBSCRIBED, "cumulative-acks", *[each.name for each in FEATURES], *[each.name for each in PLACES]}
 )
 """The features that may be named in `MapSettings.ignore`."""
