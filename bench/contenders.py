@@ -22,6 +22,7 @@ FAILOVER: Final = "failover"
 CONFIRM: Final = "confirm"
 BRIDGE: Final = "bridge"
 RULED: Final = "ruled"
+MAPPED: Final = "mapped"
 
 ROUTES: Final = {
     PLAIN: 'uri = "tcp://{broker}"',
@@ -38,6 +39,7 @@ action = "allow"
 send = "/queue/*"
 subscribe = "/queue/*"
 """,
+    MAPPED: 'uri = "tcp://{broker}"\nprofile = "artemis"\n[upstream.mapped.map]\nclients = "activemq"',
 }
 """Ways to a null broker of 1.2, by the relay's settings; a bridge asks for 1.2 whatever the client speaks. Where there
 are rules and rates they allow all that is sent."""

@@ -29,6 +29,7 @@ def _both(cost: float, rate: float) -> dict[str, Goal]:
 ROWS: Final = {
     "send": _both(1.3, 0.9),
     "send-ruled": _both(1.95, 0.6),
+    "send-mapped": _both(1.95, 0.6),
     "message": _both(1.2, 1.0),
     "ack": _both(3, 0.5),
     "confirm": _both(2, 0.6),

@@ -56,6 +56,12 @@ _OLD: Final = replace(Case("sink", _KIB), client="1.0", escaped=True)
 ROWS: Final = (
     Row("send", "SEND 1 KiB", _pieces(Case("sink", _KIB))),
     Row("send-ruled", "SEND 1 KiB with rules and rates", _pieces(Case("sink", _KIB)), contenders.RULED),
+    Row(
+        "send-mapped",
+        "SEND 1 KiB with a map between products",
+        _pieces(Case("sink", _KIB)),
+        contenders.MAPPED,
+    ),
     Row("message", "MESSAGE 1 KiB, auto", _pieces(Case("source", _KIB))),
     Row(
         "ack",

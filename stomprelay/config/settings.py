@@ -169,6 +169,8 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "temporary_queues": Setting(values.flag, "map.temporary"),
         "route": Setting(values.flag, "map.route"),
         "message_size": Setting(values.count, "map.message_size"),
+        "sender_id": Setting(values.header_name, "map.sender_id"),
+        "hosts": Setting(values.broker_hosts, "map.hosts"),
     },
     "upstream.NAME.health": {
         "failures": Setting(values.count, "checks.failures"),

@@ -98,6 +98,12 @@ def _unfit(upstream: Upstream) -> list[tuple[str, str]]:
         unfit = [(key, reason) for key in found]
     if upstream.proxy_protocol and any(each.endpoint == address.MEMORY for each in upstream.brokers):
         unfit.append(("proxy_protocol", _EMBEDDED))
+    known = [each.uri for each in upstream.brokers]
+    unfit += [
+        ("map.hosts", f"{each} is no broker here: {', '.join(known)}")
+        for each in upstream.map.hosts
+        if each not in known
+    ]
     return unfit
 
 

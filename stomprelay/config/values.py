@@ -460,6 +460,13 @@ def map_headers(value: object) -> tuple[HeaderRow | Addition, ...]:
     return tuple([_map_header(each) for each in value])
 
 
+def broker_hosts(value: object) -> dict[str, bytes]:
+    """Return the `host` of CONNECT by the URI of a broker, from a table."""
+    if not isinstance(value, dict):
+        raise _unfit('a table, such as { "tcp://rabbitmq:61613" = "/shop" }', value)
+    return {text(uri): connect_value(host) for uri, host in value.items()}
+
+
 _nack: Final = choice({each: each for each in NACKING})
 
 

@@ -19,6 +19,7 @@ from stomprelay.relay.effects import NewHead
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.mapping import MAPPED, PLACED, PLACING, BrokerMap, First
+from stomprelay.relay.model.names import LONGEST
 from stomprelay.relay.model.profile import AUTO as AUTO_PROFILE
 from stomprelay.relay.model.profile import GENERIC, PROFILES, Profile, detect
 from stomprelay.relay.model.upstream import Upstream
@@ -443,6 +444,8 @@ STEPS: Final = (
 """The steps, in order. A later step replaces an earlier one for the commands that both have."""
 
 
+_MOST_PLACES: Final = 1024
+"""How many destinations a bridge remembers, each with its spelling for the other side."""
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r")
 
 
@@ -502,6 +505,8 @@ class Bridge:
             self.steps |= {command: _mapped(self.steps.get(command)) for command in MAPPED}
         self.selectors = selectors
         self.spoken = spoken
+        self.stripped = () if spoken is None else spoken.stripped
+        self._places: dict[bytes, SpelledPlace] = {}
         self.judges = source.version != target.version
         self.alike = source.delivery is target.delivery
         self.names = self.judges and target.delivery is not DeliveryNaming.ACK
@@ -559,6 +564,33 @@ class Bridge:
             return None
         return spoken.to_broker(place, session, command), spoken.added(command, place)
 
+    def spelled_place(self, command: bytes, line: bytes, session: Session) -> "SpelledPlace | None":
+        """Return how frames of a run with this destination (raw, with its LF) are said to the other side; None if each
+        must be looked at.
+        """
+        known = self._places.get(line)
+        if known is not None:
+            return known
+        read = self.source.decode_all(line)
+        if read is None:
+            return None
+        try:
+            found = self.placed(command, read[0], session)
+        except StompError:
+            return None
+        if found is None or not self.target.speakable(found[0]):
+            return None
+        place, added = found
+        values = b"".join([b"%b\n" % self.target.encode(value) for _, value in added])
+        same = place == read[0]
+        spelled = line if same else self.target.encode(place) + b"\n"
+        made = SpelledPlace(spelled, tuple([name for name, _ in added]), values, same)
+        if self.spoken is not None and len(line) <= LONGEST and not self.spoken.own(read[0]):
+            if len(self._places) >= _MOST_PLACES:
+                self._places.clear()
+            self._places[line] = made
+        return made
+
     def carry(self, frame: Frame, session: Session) -> bytes:
         """Return the bytes for the other leg; empty if that leg is not sent the frame. Raises as `head` does."""
         head = self.head(frame, session)
@@ -573,14 +605,13 @@ class Bridge:
         if self._heard is not None:
             asked = next((value for name, value in headers if name == RECEIPT_HEADER), None)
             self._note(asked, self._heard, session)
-        names = dict(reversed(headers))
-        drop, add, said = self.mapped(command, names.get, session, known=True)
+        if self.spoken is not None:
+            drop, add, said = self.mapped(command, dict(reversed(headers)).get, session, known=True)
+            command, headers = said or command, [*add, *[each for each in headers if each[0] not in drop]]
         lines = [
-            self._line(name, value, command, session)
-            for name, value in [*add, *[each for each in headers if each[0] not in drop]]
-            if name != CONTENT_LENGTH
+            self._line(name, value, command, session) for name, value in headers if name != CONTENT_LENGTH
         ]
-        return b"\n".join([said or command, *filter(None, lines), b""]) + b"\n" + END
+        return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
 
     def leave(self, receipt: bytes, session: Session) -> bytes:
         """Return the frame with which the relay leaves a broker. Its RECEIPT shows that earlier frames were read."""
@@ -732,6 +763,7 @@ RECEIPTS: Final = b"-receipt-"
 OWN: Final = TRACE, b"%b:relay-" % RECEIPT_HEADER
 """Headers of relays, in the form that `Rule` uses. A MESSAGE with one of these headers needs an edit."""
 
+_NEEDLE: Final = b"\n%b:" % TRACE
 _LINES: Final = re.compile(
     rb"\n(?:%b:[^\n]*|%b:relay-[\w-]+%b[0-9]+\r?)(?=\n)" % (TRACE, RECEIPT_HEADER, RECEIPTS)
 )
@@ -776,14 +808,16 @@ class ToClient(Bridge):
         data, start, body = frame.data, frame.head - 1, frame.body
         bare = frame
         if _LINES.search(data, start, body):
-            bare = frame.with_lines(_LINES.sub(b"", data[start:body]), body=False)
+            lines = data[start:body]
+            if self.spoken is not None and self.spoken.sender_id is not None:
+                lines = lines.replace(_NEEDLE, b"\n%b:" % self.spoken.sender_id, 1)
+            bare = frame.with_lines(_LINES.sub(b"", lines), body=False)
         head = None
         if self.judges or self.spoken or (self.tracked and session.subscriptions.acknowledging):
             head = super().head(bare, session)
         return bare.data if head is None and bare is not frame else head
 
 
-_NEEDLE: Final = b"\n%b:" % TRACE
 _LINE: Final = re.compile(rb"\n%b:[^\n]*" % TRACE)
 
 
@@ -961,12 +995,12 @@ def _renamed_back(run: Run, bridge: Bridge, session: Session, width: int) -> boo
     """Give MESSAGEs the clients' names of their places, and take these out of the run's values, which then have `width`
     columns. Return False if each frame must be looked at.
     """
-    table, step = run.values.split(b"\n")[:-1], width + 1
-    spelled = _spelled(MESSAGE, table[width::step], bridge, session)
+    table, step = [each + b"\n" for each in run.values.split(b"\n")[:-1]], width + 1
+    spelled = _spelled(MESSAGE, b"".join(table[width::step]), run.count, bridge, session)
     if spelled is None:
         return False
     del table[width::step]
-    run.values = b"".join([b"%b\n" % each for each in table])
+    run.values = b"".join(table)
     return not spelled.drop or (not bridge.judges and bridge.spelling.respell(run, *spelled))
 
 
@@ -1018,8 +1052,8 @@ def to_broker(
         spelled: Spelled | None = _AS_SPELLED
         if bridge.spoken is not None:
             place = run.last_frame(bridge.source).raw(DESTINATION) if alike else None
-            places = run.values.split(b"\n")[:-1] if place is None else [place] * run.count
-            spelled = _spelled(SEND, places, bridge, session)
+            places = run.values if place is None else b"%b\n" % place * run.count
+            spelled = _spelled(SEND, places, run.count, bridge, session)
         if spelled is None:
             return False
         if (bridge.judges or spelled.names) and not bridge.spelling.respell(run, *spelled):
@@ -1081,34 +1115,39 @@ class Spelled(NamedTuple):
 _AS_SPELLED: Final = Spelled()
 
 
-def _spelled(command: bytes, places: list[bytes], bridge: Bridge, session: Session) -> Spelled | None:
-    """Return how frames with these places are said to the other side; None if each must be looked at."""
-    made: dict[bytes, tuple[bytes, ...]] = {}
-    renames, added = False, None
-    stripped = bridge.spoken.stripped if command is MESSAGE and bridge.spoken is not None else ()
-    for place in dict.fromkeys(places):
-        said = bridge.source.decode_all(place + b"\n")
-        try:
-            found = None if said is None else bridge.placed(command, said[0], session)
-        except StompError:
-            found = None
-        if found is None or not bridge.target.speakable(found[0]):
+class SpelledPlace(NamedTuple):
+    """How a run's frames with one destination are said to the other side. `place`: the destination there, with its LF.
+    `names`: further headers; `values`: their values, each with its LF. `same`: the destination stays as it is.
+    """
+
+    place: bytes
+    names: tuple[bytes, ...]
+    values: bytes
+    same: bool
+
+
+def _spelled(command: bytes, values: bytes, count: int, bridge: Bridge, session: Session) -> Spelled | None:
+    """Return how frames with these destinations, each with its LF, are said to the other side; None if each must be
+    looked at.
+    """
+    first = values[: values.find(b"\n") + 1]
+    lines = [first] if values == first * count else [each + b"\n" for each in values.split(b"\n")[:-1]]
+    found: dict[bytes, SpelledPlace] = {}
+    for line in dict.fromkeys(lines):
+        spelled = bridge.spelled_place(command, line, session)
+        if spelled is None:
             return None
-        names = tuple([name for name, _ in found[1]])
-        if added not in (None, names):
-            return None
-        added = names
-        same = said == [found[0]]
-        renames |= not same
-        spelled = place if same else bridge.target.encode(found[0])
-        made[place] = (spelled, *[bridge.target.encode(value) for _, value in found[1]])
-    if not renames:
-        made = {place: values[1:] for place, values in made.items()}
-    changed = (DESTINATION,) if renames else ()
-    lines = {place: b"".join([b"%b\n" % each for each in values]) for place, values in made.items()}
-    return Spelled(
-        (*changed, *stripped), (*changed, *(added or ())), b"".join([lines[place] for place in places])
-    )
+        found[line] = spelled
+    names = found[first].names
+    if len(found) > 1 and any(each.names != names for each in found.values()):
+        return None
+    changed = () if all(each.same for each in found.values()) else (DESTINATION,)
+    stripped = bridge.stripped if command is MESSAGE else ()
+    if not changed and not names:
+        return Spelled(stripped) if stripped else _AS_SPELLED
+    made = {line: each.place + each.values if changed else each.values for line, each in found.items()}
+    said = made[first] * count if len(lines) == 1 else b"".join([made[line] for line in lines])
+    return Spelled((*changed, *stripped), (*changed, *names), said)
 
 
 def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.model.mapping import MapSettings
-from tests.playbook import Cut, Playbook, in_all_cuts, in_all_pairs, joined
+from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_all_pairs, joined, listener, upstream
 from tests.relay.frames import RECEIPT, send
 
 A, J, R = "activemq", "artemis", "rabbitmq"
@@ -308,3 +308,23 @@ def test_receipts() -> None:
         play.client_says(send(b"1", b"/queue/a/b", receipt="r", expires="1005000"))
         assert b"expiration:5000\n" in play.broker_reads()
         play.broker_tells_client(RECEIPT % b"r")
+
+
+def test_the_senders_own_id() -> None:
+    """A MESSAGE has the trace of its SEND under a name that was chosen, and no other trace."""
+    found = MapSettings(A, sender_id=b"x-sender-id")
+    with joined(b"1.2", b"1.2", product=R, trace=True, over=lambda each: replace(each, map=found)) as play:
+        play.client_says(frame("SUBSCRIBE") + send(b"1", b"/queue/q"))
+        assert b"SEND\nrelay-trace:relay-session-1\n" in play.broker_reads()
+        told = b"MESSAGE\nsubscription:1\ndestination:/queue/q\nmessage-id:m\n%b\nx\0"
+        play.broker_says(told % b"relay-trace:relay-session-1\nrelay-trace:forged\n")
+        play.client_gets(told % b"x-sender-id:relay-session-1\n")
+
+
+def test_the_host_of_a_broker() -> None:
+    """A broker may be sent another `host` than the others."""
+    found = MapSettings(hosts={"tcp://broker:61613": b"/shop"})
+    play = Playbook(listener(upstream(map=found)))
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_accepts()
+    assert b"\nhost:/shop\n" in play.broker_reads()

@@ -345,7 +345,7 @@ class Handshake:
         frame = self._offer.connect(
             self._asked,
             upstream.heart_beat,
-            host=upstream.host,
+            host=upstream.map.hosts.get(self.broker.uri, upstream.host),
             credentials=credentials(upstream, self.broker, self._offer.credentials),
             added=client_address(upstream, self.broker, address),
         )
@@ -370,6 +370,7 @@ class Handshake:
         if self._retried:
             self.broker.versions = self._asked
         dialect = self._link.session.dialect
+        spoken = upstream.map.at(product.name)
         bridges = bridges_between(
             dialect.version,
             accord.dialect.version,
@@ -377,7 +378,7 @@ class Handshake:
             self._link.listener.loss,
             tracked=self._link.resender is not None,
             parting=product.parts_silently and self.broker.path is not None,
-            spoken=upstream.map.at(product.name),
+            spoken=spoken,
         )
         self.leg.enter(LegState.CONNECTED, bridges.broker)
         self.leg.heartbeat.agree(
@@ -388,7 +389,9 @@ class Handshake:
         if upstream.keep_alive and not accord.dialect.heart_beats:
             self.leg.heartbeat.keep_alive(upstream.keep_alive, now)
         pair_of_versions = f"STOMP {dialect.version.decode()} to {accord.dialect.version.decode()}"
-        return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker.uri}")
+        mapped = "" if spoken is None else spoken.summary
+        text = f"{pair_of_versions}, {product.name} at {self.broker.uri}{mapped}"
+        return Accepted(bridges, accord, product, text)
 
     def _retry(self, frame: Frame, now: float) -> bool:
         """Read an ERROR that came instead of CONNECTED. If it names other versions, close the leg, ask for these

@@ -211,7 +211,8 @@ class BrokerMap:
     queues, if the relay makes temporary queues. `subscribed`: destinations that SUBSCRIBE says otherwise. `separate`: a
     cumulative ACK means other messages than at `clients`, if a client has several such subscriptions. `message_size`:
     how many bytes a message has, where one product counts messages and the other bytes; None: it is not known.
-    `stripped`: headers that MESSAGEs lose, because the relay added them to SENDs.
+    `stripped`: headers that MESSAGEs lose, because the relay added them to SENDs. `sender_id`: the header in which
+    MESSAGEs have the trace of their SEND; None: they have none.
     """
 
     product: str
@@ -227,6 +228,7 @@ class BrokerMap:
     separate: bool = False
     message_size: int | None = None
     stripped: tuple[bytes, ...] = ()
+    sender_id: bytes | None = None
 
     # Names
 
@@ -256,9 +258,23 @@ class BrokerMap:
                 )
         return self.names.to_client(name)
 
+    def own(self, name: bytes) -> bool:
+        """Whether the other side's name depends on the session."""
+        return self.private is not None and (b"/temp-" in name or _OWN in name)
+
     def subscriptions(self, name: bytes) -> bool:
         """Whether a MESSAGE with this broker's name has the name that its subscription has."""
         return any(row.broker.read(name) is not None for row in self.subscribed)
+
+    @cached_property
+    def summary(self) -> str:
+        """What the map does, for a line of the log."""
+        routed = any(each.name == _ROUTE for each in self.additions)
+        facts = [
+            *([f"clients are of {self.clients}"] if self.clients is not None else []),
+            *(["destinations are routed by prefix"] if routed else []),
+        ]
+        return f" ({', '.join(facts)})" if facts else ""
 
     def subscribes(self, name: bytes) -> bool:
         """Whether SUBSCRIBE to a client's destination is said otherwise."""
@@ -268,7 +284,7 @@ class BrokerMap:
     def changes(self) -> bool:
         """Whether the map changes any frame."""
         said = self.names.rows or self.rows or self.additions or self.lacks or self.nack or self.private
-        return bool(said) or self.separate or bool(self.subscribed)
+        return bool(said) or self.separate or bool(self.subscribed) or self.sender_id is not None
 
     # Headers
 
@@ -459,7 +475,8 @@ class MapSettings:
     map. `names`, `headers`: the user's own rows, which come first; each may be for one product only. `ignore`: the
     features that clients may use although the broker lacks them. `nack`: what a NACK is to do, by product. `temporary`:
     whether the relay makes temporary queues; None: where the broker's product has none as the clients know them.
-    `route`: whether the relay tells Artemis which destinations are queues. `message_size`: see `BrokerMap`.
+    `route`: whether the relay tells Artemis which destinations are queues. `message_size`, `sender_id`: see
+    `BrokerMap`. `hosts`: the `host` of CONNECT by the broker's URI, in place of the upstream's.
     """
 
     clients: str | None = None
@@ -470,6 +487,8 @@ class MapSettings:
     temporary: bool | None = None
     route: bool = True
     message_size: int | None = None
+    sender_id: bytes | None = None
+    hosts: Mapping[str, bytes] = field(default_factory=dict)
     _made: dict[str, BrokerMap | None] = field(default_factory=dict, repr=False, compare=False)
 
     def at(self, product: str) -> BrokerMap | None:
@@ -485,6 +504,7 @@ class MapSettings:
         changed = [each for each in rows if isinstance(each, HeaderRow)]
         added = [each for each in rows if isinstance(each, Addition)]
         names = [each for each in self.names if each.product in (None, product)]
+        routed = [_ROUTE] if product == ARTEMIS and clients is not None else []
         lacks: list[Lack] = []
         temporary = self.temporary
         if clients is not None:
@@ -506,11 +526,8 @@ class MapSettings:
             (_VIRTUAL[product],) if clients == ACTIVEMQ and product in _VIRTUAL else (),
             clients is not None and RABBITMQ in (clients, product) and "cumulative-acks" not in self.ignore,
             self.message_size,
-            tuple(
-                dict.fromkeys(
-                    [*[each.name for each in added], *([_ROUTE] if product == ARTEMIS and clients else [])]
-                )
-            ),
+            tuple(dict.fromkeys([*[each.name for each in added], *routed])),
+            self.sender_id,
         )
 
 

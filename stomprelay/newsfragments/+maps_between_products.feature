@@ -1,0 +1,1 @@
+`map.clients` of an upstream says for which product clients were written: at brokers of another one the relay says names, expiry, prefetch, selectors, durable subscriptions, virtual topics and temporary queues in their words, and refuses what they lack, unless `ignore` or `nack` choose otherwise.

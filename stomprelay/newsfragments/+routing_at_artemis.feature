@@ -1,0 +1,1 @@
+At Artemis the relay says which destinations are queues, by their prefix: a queue's message goes to one consumer, and is kept if there is none, also without prefixes at the acceptor. Temporary queues are private to a session there. `route` and `temporary_queues` of `map` leave that out.
