@@ -328,3 +328,10 @@ def test_the_host_of_a_broker() -> None:
     play.client_says(SAY_HELLO[b"1.2"])
     play.broker_accepts()
     assert b"\nhost:/shop\n" in play.broker_reads()
+
+
+def test_maps_of_several_upstreams() -> None:
+    """Settings that are made from others, as a configuration makes them, have maps of their own."""
+    first = MapSettings(A)
+    assert first.at(J) is not None
+    assert replace(first, clients=J).at(J) is not first.at(J)

@@ -489,7 +489,7 @@ class MapSettings:
     message_size: int | None = None
     sender_id: bytes | None = None
     hosts: Mapping[str, bytes] = field(default_factory=dict)
-    _made: dict[str, BrokerMap | None] = field(default_factory=dict, repr=False, compare=False)
+    _made: dict[str, BrokerMap | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def at(self, product: str) -> BrokerMap | None:
         """Return the map for brokers of a product; None if frames pass as they are. The same map comes each time."""
