@@ -183,9 +183,9 @@ ROWS: Final = (
         "priority",
         "a message's priority",
         (
-            "`priority:9`; counts only with the broker's `prioritizedMessages`",
+            "`priority:9`; counts only if the broker is told so",
             "`priority:9`",
-            "`priority:9`; counts only with `x-max-priority` of the queue",
+            "`priority:9`; counts only if the queue has x-max-priority",
         ),
         (SAME, SAME, "otherwise: set `prioritizedMessages` at the broker", _PRIORITIES, SAME, SAME),
     ),
@@ -247,8 +247,8 @@ ROWS: Final = (
         "durable",
         "a durable subscription",
         (
-            "`client-id` in CONNECT, `activemq.subscriptionName:s`",
-            "`client-id` in CONNECT, `durable-subscription-name:s`",
+            "client-id in CONNECT, `activemq.subscriptionName:s`",
+            "client-id in CONNECT, `durable-subscription-name:s`",
             "`durable:true`, `auto-delete:false`",
         ),
         (MAPPED, MAPPED, MAPPED, MAPPED, *("refused: `durable-subscriptions`",) * 2),
@@ -333,7 +333,7 @@ ROWS: Final = (
         "nack_gone",
         "NACK, and the message is gone",
         ("NACK of a message that is not persistent", "NACK", "NACK with `requeue:false`"),
-        (_DISCARD, _DISCARD, MAPPED, MAPPED, _DISCARD, _DISCARD),
+        (_DISCARD, _DISCARD, "mapped: `ACK`", "mapped: `ACK`", _DISCARD, _DISCARD),
     ),
     Row(
         "ack_in_transaction",
@@ -370,7 +370,7 @@ ROWS: Final = (
     Row(
         "redelivered",
         "a message that was not acknowledged",
-        ("comes with `redelivered:true`",) * 3,
+        ("comes with redelivered:true",) * 3,
         (SAME,) * 6,
     ),
     Row(
