@@ -263,8 +263,7 @@ ROWS: Final = (
         ),
         (
             MAPPED,
-            MAPPED,
-            "refused: `durable-subscriptions`",
+            *("refused: `durable-subscriptions`",) * 2,
             MAPPED,
             *("refused: `durable-subscriptions`",) * 2,
         ),
@@ -284,8 +283,15 @@ ROWS: Final = (
     Row(
         "consumer_priority",
         "a consumer that comes first",
-        ("`activemq.priority:10`", NONE, "`x-priority:10`"),
-        ("refused: `consumer-priority`", MAPPED, NONE, NONE, MAPPED, "refused: `consumer-priority`"),
+        ("`activemq.priority:10`", NONE, "`x-priority:10`; RabbitMQ 3.10 takes no notice"),
+        (
+            "refused: `consumer-priority`",
+            "otherwise: RabbitMQ 3.10 takes no notice of it",
+            NONE,
+            NONE,
+            MAPPED,
+            "refused: `consumer-priority`",
+        ),
     ),
     Row(
         "exclusive",
@@ -321,7 +327,7 @@ ROWS: Final = (
         "nack_dead",
         "NACK, and the message is put aside",
         ("NACK of a persistent message", NONE, "NACK with `requeue:false`"),
-        (REFUSED, _DEAD, NONE, NONE, 'chosen: `map.nack = "dead-letter"`', REFUSED),
+        (REFUSED, _DEAD, NONE, NONE, 'mapped: `NACK`', REFUSED),
     ),
     Row(
         "nack_back",
@@ -333,7 +339,7 @@ ROWS: Final = (
         "nack_gone",
         "NACK, and the message is gone",
         ("NACK of a message that is not persistent", "NACK", "NACK with `requeue:false`"),
-        (_DISCARD, _DISCARD, "mapped: `ACK`", "mapped: `ACK`", _DISCARD, _DISCARD),
+        (_DISCARD, _DISCARD, "mapped: `ACK`", "mapped: `ACK`", "mapped: `NACK`", _DISCARD),
     ),
     Row(
         "ack_in_transaction",

@@ -423,6 +423,11 @@ _UNKNOWN_REPLIES: Final = re.compile(
     rb"/(?!(?:queue|topic|temp-queue|temp-topic|amq/queue|exchange|reply-queue)/).*|[^/]+/.*", re.DOTALL
 )
 DURABLE: Final = "durable-subscriptions"
+_UNENDED: Final = {
+    (ARTEMIS, ACTIVEMQ): "the broker ends a durable subscription only after its consumer",
+    (ACTIVEMQ, RABBITMQ): "the broker ends a durable subscription only together with its consumer",
+}
+"""Why clients of a product cannot end a durable subscription at a broker, by both products."""
 _DURABLE: Final = {ACTIVEMQ: b"activemq.subscriptionName", ARTEMIS: b"durable-subscription-name"}
 
 _CONSUMER: Final = Pattern("/queue/Consumer.{consumer}.VirtualTopic.{topic}")
@@ -555,9 +560,8 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
     if product == RABBITMQ and REPLIES not in ignore:
         why = "the broker would drop the frame, because it does not know the form of reply-to"
         lacks.append(Lack((SEND,), REPLIES, why, PLACED[1], values=_UNKNOWN_REPLIES))
-    if (clients, product) == (ARTEMIS, ACTIVEMQ) and DURABLE not in ignore:
-        why = "the broker ends a durable subscription only after its consumer"
-        lacks.append(Lack((UNSUBSCRIBE,), DURABLE, why, _DURABLE[ARTEMIS]))
+    if (why := _UNENDED.get((clients, product))) is not None and DURABLE not in ignore:
+        lacks.append(Lack((UNSUBSCRIBE,), DURABLE, why, _DURABLE[clients]))
     for place in PLACES:
         if place.product == clients and product in place.lacking and place.name not in ignore:
             lacks.append(Lack(place.commands, place.name, place.why, places=place.pattern))
