@@ -327,7 +327,7 @@ ROWS: Final = (
         "nack_dead",
         "NACK, and the message is put aside",
         ("NACK of a persistent message", NONE, "NACK with `requeue:false`"),
-        (REFUSED, _DEAD, NONE, NONE, 'mapped: `NACK`', REFUSED),
+        (REFUSED, _DEAD, NONE, NONE, "mapped: `NACK`", REFUSED),
     ),
     Row(
         "nack_back",

@@ -585,6 +585,13 @@ _EXACT: Final = {(ARTEMIS, ACTIVEMQ): DISCARD, (ARTEMIS, RABBITMQ): DISCARD}
 
 
 IGNORED: Final = frozenset(
-    {DURABLE, REPLIES, SUBSCRIBED, "cumulative-acks", *[each.name for each in FEATURES], *[each.name for each in PLACES]}
+    {
+        DURABLE,
+        REPLIES,
+        SUBSCRIBED,
+        "cumulative-acks",
+        *[each.name for each in FEATURES],
+        *[each.name for each in PLACES],
+    }
 )
 """The features that may be named in `MapSettings.ignore`."""
