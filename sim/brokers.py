@@ -158,7 +158,7 @@ class Wrong(Exception):
 
 class Broker:
     """A broker at one place of the network. It begins to listen with `start`. `rude`: it closes at DISCONNECT without
-    a RECEIPT. `feeling`: one of `FEELINGS`.
+    a RECEIPT. `feeling`: one of `FEELINGS`. `overlooks`: full queues reject without a word, as from 4.3 on.
     """
 
     def __init__(
@@ -177,6 +177,7 @@ class Broker:
         self.queues: dict[bytes, deque[Message]] = {}
         self.sessions: list[Session] = []
         self.up = self.stalled = self.refuses = self.full = self.muted = False
+        self.overlooks = False
         self.rude = chance.random() < 0.15
         self.feeling = ""
         self.web = self.secure = False
@@ -265,9 +266,12 @@ class Broker:
                 session.part()
 
     def fill(self, on: int) -> None:
-        """Reject what comes for a queue, where the product does that: all queues are full. Or have room again."""
+        """Reject what comes for a queue, where the product does that: all queues are full; 2: without a word. Or have
+        room again.
+        """
         if self.product.late:
-            self._turn("full", on, "has full queues", "has room again")
+            self._turn("full", min(on, 1), "has full queues", "has room again")
+            self.overlooks = on > 1
 
     def feel(self, how: int) -> None:
         """Answer CONNECT in this way from now on."""
@@ -552,7 +556,7 @@ class Session:
         self._took += 1
         self._confirms = self._confirms or receipt is not None
         if self.broker.full and not (taken or frame.headers[b"destination"].startswith(b"/topic/")):
-            if self._confirms:
+            if self._confirms and not self.broker.overlooks:
                 self._leave()
         elif not self.product.late:
             self._taken += taken

@@ -180,6 +180,12 @@ class Case:
         grows = (goes or self.counters.get("connects_prevented")) and least["longest_delay"] > 1.0
         return not (least["frames"] or least["memory"] < 1 << 30 or grows or self.scene.tight)
 
+    @property
+    def patience(self) -> float:
+        """Return how long a SEND that a broker does not confirm may be kept; infinity where nobody looks so soon."""
+        limit = float(self.scene.settings.get("confirm_timeout", inf))
+        return 2 * limit if limit < 60.0 else inf
+
     def within(self, seconds: float) -> float:
         """Return so many seconds if times are exact, else many, in which all is done all the same; with a pause more
         (failover.md, "How long it takes") where a broker serves nobody, or does not answer DISCONNECT.

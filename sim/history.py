@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from sim.stomp import Frame
+from stomprelay.relay.model.names import NameMap, NameRow
 
 
 class What(Enum):
@@ -104,10 +105,12 @@ class History:
     """The events. `facts` has what was known from the beginning or found out at the end: settings, counters. `arrived`
     has what the relay read on each connection, by the name and the number that its events have; `owners` by those of a
     broker's connection those of the client's for which the relay opened it; `ending`, by those of a client's, when the
-    relay began to end its session, and read no more. What comes for a session that is over counts as not read.
+    relay began to end its session, and read no more. What comes for a session that is over counts as not read. `moved`:
+    how brokers spell names; the frames of their events have the clients' names.
     """
 
-    def __init__(self, **facts: Any) -> None:
+    def __init__(self, moved: tuple[NameRow, ...] = (), **facts: Any) -> None:
+        self._names = NameMap(moved)
         self.events: list[Event] = []
         self.facts: dict[str, Any] = facts
         self.arrived: dict[tuple[str, int], list[Arrival]] = defaultdict(list)
@@ -121,4 +124,10 @@ class History:
         self, at: float, who: str, what: What, session: int = 0, frame: Frame | None = None, detail: str = ""
     ) -> None:
         """Add an event, which is the last one so far."""
+        if self._names.rows and frame is not None and what in (What.TOOK, What.GAVE):
+            said = frame.headers[b"destination"]
+            place = self._names.to_client(said)
+            if place == said and said.startswith(b"/queue/"):
+                place = b"a client's name: " + said
+            frame = frame._replace(headers=frame.headers | {b"destination": place})
         self.events.append(Event(at, who, what, session, frame, detail))

@@ -13,6 +13,8 @@ from sim.clients import Habit
 from sim.layers import NAME, PATH, certificate
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS, Web
+from stomprelay.relay.model.mapping import MapSettings
+from stomprelay.relay.model.names import NameRow, Pattern
 from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
@@ -37,6 +39,7 @@ PLACE: Final = ("192.0.2.100", 61613)
 
 PLAIN: Final[dict[str, Any]] = {
     "confirm": False,
+    "confirm_timeout": 60.0,
     "buffer": 1 << 20,
     "unacknowledged": 1000,
     "beats": False,
@@ -50,9 +53,12 @@ PLAIN: Final[dict[str, Any]] = {
     "size": 1 << 16,
     "frames": None,
     "memory": 1 << 30,
-    **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web", "journal"), False),
+    **dict.fromkeys(("mapped", "fast", "tls", "web", "broker_tls", "broker_web", "journal"), False),
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
+
+MOVED: Final = (NameRow(Pattern("/queue/{name}"), Pattern("/queue/moved.{name}")),)
+"""How brokers spell the names of queues in a world that is `mapped`."""
 
 CALM: Final = (0.0, 0.0, 0.001)
 """Weather in which nothing is cut, and nothing takes long."""
@@ -155,6 +161,7 @@ class Scene:
             connect_timeout=2.0,
             disconnect_timeout=settings["disconnect_timeout"],
             confirm=settings["confirm"] and self.kind != "plain",
+            confirm_timeout=settings["confirm_timeout"],
             resend_buffer=settings["buffer"],
             quorum=len(groups) if settings["all"] else 1,
             drain_timeout=1.0,
@@ -162,6 +169,7 @@ class Scene:
             versions=frozenset(self.versions) or None,
             close_on_error=self.closes,
             fan_out_queues=not self.alone,
+            map=MapSettings(names=MOVED if settings.get("mapped") else ()),
             tls=ClientTLS(certificate() if secure else None, name=NAME),
         )
         routes: tuple[Route, ...] = ()
@@ -288,6 +296,12 @@ def draw(seed: int, number: int) -> Plan:
         scene, steps = _ended(unspeakable, scene)
     elif drawn > 0.985:
         scene, steps = _choking(unspeakable, scene, steps)
+    mapped = Random(f"{seed}/{number}/mapped").random() < 0.1
+    overlooks = Random(f"{seed}/{number}/overlooks").random() < 0.5  # RabbitMQ, from 4.3 on
+    if overlooks:
+        steps = [each._replace(values=(2,)) if each[2:] == ("fill", (1,)) else each for each in steps]
+    more = {"mapped": mapped, "confirm_timeout": 6.0 if overlooks else 60.0}
+    scene = replace(scene, settings={**scene.settings, **more})
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
 
 

@@ -21,7 +21,7 @@ from sim.disk import OS, Disk, on_disks
 from sim.history import History, What
 from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, Weather
 from sim.pipe import Pipe
-from sim.plan import CHANGES, PLACE, Plan, Step
+from sim.plan import CHANGES, MOVED, PLACE, Plan, Step
 from sim.rough import RoughBroker, RoughClient
 from stomprelay.config import Config
 from stomprelay.journal.settings import JournalSettings
@@ -184,7 +184,7 @@ class World:
         self.clock = Clock()
         scene, settings = plan.scene, plan.scene.settings
         rough = [name for name, habit in scene.clients.items() if habit.rough]
-        self.history = History(scene=scene, rough=rough)
+        self.history = History(MOVED if settings.get("mapped") else (), scene=scene, rough=rough)
         self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*scene.weather))
         self.net.size = settings["size"]
         self.net.ending = self.history.ending

@@ -21,9 +21,9 @@ Identity      who a client is, after the relay's check: a user and its groups; a
 Journal       what passed through a relay, on disk: *segments*, files of *blocks*; a block has a chunk's frames or event
 
 The layers, each importing only earlier ones: ``wire``; ``session``; ``relay``, ``broker`` and ``journal``; ``auth``;
-``config``; ``service`` (Twisted) and ``pipeline`` (Spark), which do not import each other; ``explain`` and ``remote``;
-and at last ``tap``, ``broker_tap`` and ``cli``. docs/development.md shows the layers, and the way of a frame through
-them.
+``config``; ``move``; ``service`` (Twisted) and ``pipeline`` (Spark), which do not import each other; ``explain`` and
+``remote``; and at last ``tap``, ``broker_tap`` and ``cli``. docs/development.md shows the layers, and the way of a
+frame through them.
 """
 
 import os

@@ -76,7 +76,9 @@ RULES = [row for row in rows(TRANSLATION) if re.fullmatch(r"R\d+", row[0])]
 
 
 ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-_RAISED = frozenset({"StompError", "FrameError", "LimitError", "ProtocolError", "Refused", "Reason"})
+_RAISED = frozenset(
+    {"StompError", "FrameError", "LimitError", "ProtocolError", "Refused", "NotAccepted", "Reason"}
+)
 
 
 def _message(call: ast.Call) -> str | None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 _SECTIONS: Final = {
-    "Tasks": ("moving", "flooding", "refused", "certificates"),
+    "Tasks": ("moving", "move", "flooding", "refused", "certificates"),
     "Use it": ("installation", "commands", "settings", "configuration", "access", "browsers"),
     "Run it": ("operating", "monitoring", "dashboard"),
     "What it does": ("failover", "translation", "errors", "limits", "security", "broker"),

@@ -78,12 +78,7 @@ _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def add(commands: _Commands) -> None:
     """Add the commands that send requests to a running relay."""
-    relay, table, named = (
-        _relay(),
-        argparse.ArgumentParser(add_help=False),
-        argparse.ArgumentParser(add_help=False),
-    )
-    table.add_argument("--json", action="store_true", help="one JSON object in a line")
+    relay, table, named = relay_options(), table_options(), argparse.ArgumentParser(add_help=False)
     named.add_argument("broker", metavar="BROKER", help="its URI, or host:port; '*' is all of them")
     listed = [relay, table]
 
@@ -145,7 +140,15 @@ def add(commands: _Commands) -> None:
     tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
 
 
-def _relay() -> argparse.ArgumentParser:
+def table_options() -> argparse.ArgumentParser:
+    """Return a parent parser with the options of a table."""
+    table = argparse.ArgumentParser(add_help=False)
+    table.add_argument("--json", action="store_true", help="one JSON object in a line")
+    return table
+
+
+def relay_options() -> argparse.ArgumentParser:
+    """Return a parent parser with the options for the running relay; see `admin_client`."""
     relay = argparse.ArgumentParser(add_help=False)
     place = f"the relay's admin endpoint, or its URL; default: that of --config, else {DEFAULT}"
     for flags, metavar, meaning in (
@@ -188,38 +191,38 @@ def _seconds(text: str) -> float:
 
 
 def _ask(options: argparse.Namespace) -> int:
-    relay = _admin(options)
+    relay = admin_client(options)
     match options.command:
         case "pause":
-            return remote.pause(relay, options.broker, options.within, _print_line)
+            return remote.pause(relay, options.broker, options.within, print_line)
         case "resume":
-            return remote.resume(relay, options.broker, _print_line, as_json=options.json)
+            return remote.resume(relay, options.broker, print_line, as_json=options.json)
         case "sessions":
             return remote.sessions(
                 relay,
                 options.filter,
                 options.sort,
                 options.top,
-                _print_line,
+                print_line,
                 as_json=options.json,
                 rates=options.rates,
             )
         case "reload":
-            return remote.reload(relay, _print_line)
+            return remote.reload(relay, print_line)
         case "drain" if options.cancel:
-            return remote.cancel_drain(relay, _print_line, as_json=options.json)
+            return remote.cancel_drain(relay, print_line, as_json=options.json)
         case "drain":
-            return remote.drain(relay, options.within, _print_line, as_json=options.json)
+            return remote.drain(relay, options.within, print_line, as_json=options.json)
         case "kill":
-            return remote.kill(relay, options.session, _print_line)
+            return remote.kill(relay, options.session, print_line)
         case "tail":
             request = remote.watch(options.session, options.listener, options.destination, options.bodies)
-            remark = partial(_print_line, file=sys.stderr) if options.json else _print_line
-            return remote.tail(relay, request, options.count, _print_line, remark, as_json=options.json)
-    return remote.brokers(relay, _print_line, as_json=options.json)
+            remark = partial(print_line, file=sys.stderr) if options.json else print_line
+            return remote.tail(relay, request, options.count, print_line, remark, as_json=options.json)
+    return remote.brokers(relay, print_line, as_json=options.json)
 
 
-def _admin(options: argparse.Namespace) -> AdminClient:
+def admin_client(options: argparse.Namespace) -> AdminClient:
     """Return a client for the admin endpoint, with the credentials. The endpoint is taken from `--admin`, else from the
     configuration file. Without a file it is `DEFAULT`. Raises `ConfigError`.
     """
@@ -243,4 +246,4 @@ def _admin(options: argparse.Namespace) -> AdminClient:
 
 
 # Each line is written at once, because it may take long until a broker is empty or the next frame passes.
-_print_line = partial(print, flush=True)
+print_line = partial(print, flush=True)

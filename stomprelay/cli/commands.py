@@ -1,5 +1,5 @@
 """`stomprelay`: runs the relay, or shows a configuration, a file of the package, a translation or a journal. It also
-shows the brokers and sessions of a running relay, pauses brokers, and ends sessions.
+shows the brokers and sessions of a running relay, pauses brokers, ends sessions, and moves destinations.
 """
 
 import argparse
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import stomprelay
-from stomprelay.cli import asking, configuration, passwd
+from stomprelay.cli import asking, configuration, move, passwd
 from stomprelay.config import ConfigError, load
 from stomprelay.explain import Explanation
 from stomprelay.files import files
@@ -97,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     passwd.add(commands)
     asking.add(commands)
+    move.add(commands)
     journal.add(commands).set_defaults(run=_journal)
     return made
 

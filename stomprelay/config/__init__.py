@@ -6,7 +6,18 @@ readers of values. `uri` reads an upstream's URI, `address` reads a broker's add
 `summary` describes a configuration in words. `change` compares a new configuration with the running one.
 """
 
-from stomprelay.config.config import OPTIONS, Config, default, load, load_admin, overridden, read_text, share
+from stomprelay.config.config import (
+    OPTIONS,
+    Config,
+    default,
+    load,
+    load_admin,
+    load_upstreams,
+    overridden,
+    read_text,
+    share,
+    upstream_at,
+)
 from stomprelay.config.table import ConfigError
 
 __all__ = [
@@ -16,7 +27,9 @@ __all__ = [
     "default",
     "load",
     "load_admin",
+    "load_upstreams",
     "overridden",
     "read_text",
     "share",
+    "upstream_at",
 ]

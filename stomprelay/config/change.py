@@ -15,6 +15,7 @@ from stomprelay.config.settings import FIELD_KEYS, SETTINGS, takes
 from stomprelay.config.table import Takes
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.rates import Scope
 from stomprelay.relay.model.upstream import Upstream
 
@@ -113,6 +114,8 @@ class Change:
 
 def change(source: str, running: Config, wanted: Config) -> Change:
     """Return the change from `running` to the configuration `wanted`. Errors name `source`. Raises `ConfigError`."""
+    if running.moves and wanted.listeners is not running.listeners:
+        wanted = replace(wanted, listeners=tuple(_moving(running.moves, wanted.listeners)))
     changed, restart = _differences(running, wanted)
     config = wanted
     if restart:
@@ -140,6 +143,16 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     )
     listeners = led_to(upstreams, config.listeners)
     return Change(replace(config, listeners=listeners), tuple(continued), left, changed, restart)
+
+
+def _moving(running: Mapping[str, Move], listeners: Iterable[Listener]) -> Iterator[Listener]:
+    """Yield the listeners with the running moves, which sessions follow, in place of new ones of the same name."""
+    for listener in listeners:
+        routes = [
+            each if each.move is None else replace(each, move=running.get(each.move.name, each.move))
+            for each in listener.routes
+        ]
+        yield replace(listener, routes=tuple(routes))
 
 
 def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> Iterator[Group]:
@@ -220,16 +233,21 @@ def _listener(before: Listener, after: Listener) -> list[str]:
         found += [f"{table}.{key}" for key in rates]
     if before.upstream.name != after.upstream.name:
         found.append("upstream")
-    if before.routes != after.routes and _shown_routes(before) != _shown_routes(after):
-        found.append("route")
+    for kind, moves in (("route", False), ("move", True)):
+        if _shown_routes(before, moves=moves) != _shown_routes(after, moves=moves):
+            found.append(kind)
     return found
 
 
 _RATES: Final = {Scope.LISTENER: "limits", Scope.ADDRESS: "limits.address", Scope.USER: "limits.user"}
 
 
-def _shown_routes(listener: Listener) -> list[tuple[object, ...]]:
-    return [(each.match, each.pattern, each.upstream.name) for each in listener.routes]
+def _shown_routes(listener: Listener, *, moves: bool) -> list[tuple[object, ...]]:
+    return [
+        (each.match, each.pattern, each.upstream.name, each.move)
+        for each in listener.routes
+        if (each.move is not None) is moves
+    ]
 
 
 def _upstream(before: Upstream, after: Upstream) -> list[str]:

@@ -16,7 +16,7 @@ from stomprelay.config.admin import read as read_admin
 from stomprelay.config.auth import check as check_auth
 from stomprelay.config.auth import read as read_auth
 from stomprelay.config.listener import read as read_listener
-from stomprelay.config.listener import read_route, read_rule, routed, ruled
+from stomprelay.config.listener import read_move, read_route, read_rule, routed, ruled
 from stomprelay.config.settings import SETTINGS
 from stomprelay.config.table import ConfigError, ConfigTable, deepest
 from stomprelay.config.upstream import location as read_location
@@ -27,6 +27,7 @@ from stomprelay.config.values import LEVELS, choice, shown, text
 from stomprelay.config.values import workers as read_workers
 from stomprelay.journal.settings import BodyRule, JournalSettings
 from stomprelay.relay.model.listener import Listener, Route, ServerTLS
+from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.upstream import Upstream
 
 T = TypeVar("T")
@@ -100,6 +101,7 @@ class Config:
     auths: tuple[AuthSettings, ...] = ()
     memory: int | None = None
     worker_timeout: float = 30.0
+    moves_file: str | None = None
     tables: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -109,6 +111,11 @@ class Config:
         for each in self.listeners:
             ways += (each, *each.routes)
         return tuple({id(each.upstream): each.upstream for each in ways}.values())
+
+    @property
+    def moves(self) -> dict[str, Move]:
+        """The moves of the listeners, by name."""
+        return {move.name: move for each in self.listeners for move in each.moves}
 
     @property
     def watched(self) -> bool:
@@ -130,6 +137,18 @@ def load(path: str, text: str | None = None, running: Config = NOTHING) -> Confi
 def load_admin(path: str) -> AdminAccess:
     """Return the access to the admin endpoint in a TOML file; nothing else is checked. Raises `ConfigError`."""
     return read_admin(_table(path, read_text(path)))
+
+
+def load_upstreams(path: str) -> dict[str, Upstream]:
+    """Return all upstreams in a TOML file by name, also those that nothing leads to; nothing else is checked. Raises
+    `ConfigError`.
+    """
+    return _read_upstreams(_table(path, read_text(path)), NOTHING)
+
+
+def upstream_at(name: str, uri: str) -> Upstream:
+    """Return an upstream at this URI, with defaults for all other settings. Raises `ValueError`."""
+    return moved(Upstream(name, ()), read_location(uri))
 
 
 def _table(path: str, text: str) -> ConfigTable:
@@ -302,6 +321,8 @@ def _read(table: ConfigTable, running: Config = NOTHING) -> Config:
         admin = read_admin(table)
         check(table.source, "admin", admin)
         found |= {"admin_token": admin.token, "admin_tls": admin.tls}
+    if "move" in table and "moves_file" not in found:
+        raise ConfigError(f"{table.source}: moves_file: is missing: the file that keeps how far each move is")
     _distinct(table.source, listeners, found.get("admin"), found.get("metrics"))
     journal = read_journal(table.table("journal")) if "journal" in table else JournalSettings()
     if "passcode" not in journal.redact and any(each.renew for each in auths):
@@ -327,15 +348,15 @@ def _read(table: ConfigTable, running: Config = NOTHING) -> Config:
     )
 
 
-_SESSIONS: Final = ("upstream", "listener", "auth", "route", "rule")
+_SESSIONS: Final = ("upstream", "listener", "auth", "route", "move", "rule")
 """Tables that decide how sessions are served."""
 
 
 def _read_sessions(
     table: ConfigTable, running: Config
 ) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
-    """Return the listeners with their upstreams, routes and rules. Also return the settings of all `[auth.NAME]`. Reads
-    each file that a table names.
+    """Return the listeners with their upstreams, routes, moves and rules. Also return the settings of all
+    `[auth.NAME]`. Reads each file that a table names.
     """
     try:
         texts = [repr([tables.get(key) for key in _SESSIONS]) for tables in (table.values, running.tables)]
@@ -361,8 +382,9 @@ def _read_sessions(
         [kept.get(each.name) or read_listener(each, upstreams, fallback, auths) for each in tables]
     )
     names = {each.name: each for each in listeners}
-    if "route" in table:
-        routes = [read_route(each, upstreams, names) for each in table.array("route")]
+    routes = [read_route(each, upstreams, names) for each in table.array("route")]
+    routes += [read_move(each, upstreams, names) for each in table.tables("move")]
+    if routes:
         listeners = tuple([routed(each, routes) for each in listeners])
     if "rule" in table:
         rules = [read_rule(each, names) for each in table.array("rule")]
@@ -389,7 +411,7 @@ def _read_upstreams(table: ConfigTable, running: Config) -> dict[str, Upstream]:
     return found
 
 
-_OF_LISTENERS: Final = frozenset({"auth", "route", "rule"})
+_OF_LISTENERS: Final = frozenset({"auth", "route", "move", "rule"})
 """Tables that change listeners, in addition to the listeners' own tables."""
 
 

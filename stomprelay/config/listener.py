@@ -1,5 +1,5 @@
 """`[listener.NAME]`: where clients connect, and how they are treated. `[[route]]`: which upstream serves a
-destination. `[[rule]]`: what clients may do.
+destination. `[move.NAME]`: to which upstream a destination moves. `[[rule]]`: what clients may do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from stomprelay.config.table import ConfigTable, built
 from stomprelay.config.values import reference, references
 from stomprelay.relay.model.features import PRODUCTS
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
+from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.profile import PROFILES, naming
 from stomprelay.relay.model.rules import USER, AccessRule, AccessRules
 from stomprelay.relay.model.upstream import Upstream
@@ -96,7 +97,7 @@ def _web(table: ConfigTable) -> Web | None:
     return Web(**table.table("web").read(SETTINGS["listener.NAME.web"]))
 
 
-# Routes
+# Routes and moves
 
 PATTERNS: Final = tuple(match.value for match in Match)
 
@@ -109,38 +110,58 @@ class RouteRule:
     listeners: frozenset[str]
     table: ConfigTable
 
+    def __str__(self) -> str:
+        name = self.table.name
+        return f"route[{name}]" if self.route.move is None else f"move.{name}"
+
 
 def read_route(
     table: ConfigTable, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
 ) -> RouteRule:
     """Return the route in a table. `upstreams`, `listeners`: all in the file, by name. Raises `ConfigError`."""
-    found = table.read(SETTINGS["route[N]"])
+    match, pattern = _pattern(table, "route[N]")
+    upstream = table.required("upstream", reference("upstream", upstreams))
+    return RouteRule(Route(match, pattern, upstream), _held(table, listeners), table)
+
+
+def read_move(
+    table: ConfigTable, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
+) -> RouteRule:
+    """Return the move in a table, as a route. Arguments and errors are those of `read_route`."""
+    match, pattern = _pattern(table, "move.NAME")
+    upstream = table.required("to", reference("upstream", upstreams))
+    if len(upstream.groups) > 1:
+        raise table.error("to", f"must have one group; upstream.{upstream.name} is a fan-out")
+    return RouteRule(Route(match, pattern, upstream, Move(table.name)), _held(table, listeners), table)
+
+
+def _pattern(table: ConfigTable, kind: str) -> tuple[Match, str]:
+    """Return the pattern in a table with these settings."""
+    found = table.read(SETTINGS[kind])
     patterns = [key for key in PATTERNS if key in found]
     if len(patterns) != 1:
         if patterns:
-            raise table.error(patterns[1], f"excludes {patterns[0]}: a route has one pattern")
+            word = kind.partition("[")[0].partition(".")[0]
+            raise table.error(patterns[1], f"excludes {patterns[0]}: a {word} has one pattern")
         raise table.error(None, f"needs a pattern: one of {', '.join(PATTERNS)}")
-    upstream = table.required("upstream", reference("upstream", upstreams))
-    return RouteRule(Route(Match(patterns[0]), found[patterns[0]], upstream), _held(table, listeners), table)
+    return Match(patterns[0]), found[patterns[0]]
 
 
 def _held(table: ConfigTable, listeners: Iterable[str]) -> frozenset[str]:
-    """Return the names of the listeners to which a route or a rule applies. If its table has no names, return all."""
+    """Return the names of the listeners to which a route, move or rule applies: without names in its table, all."""
     names = {name: name for name in listeners}
     return frozenset(table.get("listener", references("listener", names), tuple(names)))
 
 
 def routed(listener: Listener, rules: Sequence[RouteRule]) -> Listener:
-    """Return the listener with its routes, in the file's order. Raises `ConfigError` if a route is repeated."""
+    """Return the listener with its routes and moves, in the file's order. Raises `ConfigError` if one is repeated."""
     own = [rule for rule in rules if listener.name in rule.listeners]
-    first: dict[tuple[Match, str], RouteRule] = {}
+    first: dict[tuple[Match, str, bool], RouteRule] = {}
     for rule in own:
-        earlier = first.setdefault((rule.route.match, rule.route.pattern), rule)
+        route = rule.route
+        earlier = first.setdefault((route.match, route.pattern, route.move is None), rule)
         if earlier is not rule:
-            raise rule.table.error(
-                rule.route.match.value,
-                f"is the same as in route[{earlier.table.name}], which comes before it",
-            )
+            raise rule.table.error(route.match.value, f"is the same as in {earlier}, which comes before it")
     return replace(listener, routes=tuple(rule.route for rule in own))
 
 

@@ -37,6 +37,11 @@ _FRAME_LIMITS: Final[Settings] = {
     "header_line": Setting(values.count, "limits.header_line"),
     "body": Setting(values.count, "limits.body"),
 }
+_PATTERN: Final[Settings] = {
+    "destination": Setting(values.text),
+    "prefix": Setting(values.text),
+    "glob": Setting(values.text),
+}
 
 
 def _rates(scope: str) -> Settings:
@@ -77,10 +82,12 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "fast_path": Setting(values.flag),
         "workers": Setting(values.workers, takes=RESTART),
         "worker_timeout": Setting(values.seconds, takes=NOW),
+        "moves_file": Setting(values.text, takes=NOW, path=True),
         "limits": Setting(),
         "listener": Setting(),
         "upstream": Setting(),
         "route": Setting(),
+        "move": Setting(),
         "rule": Setting(),
         "broker": Setting(takes=RESTART),
         "journal": Setting(),
@@ -150,6 +157,7 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "policy": Setting(values.member(Policy), takes=NOW),
         "connected": Setting(values.flag, takes=NOW, moving=True),
         "confirm": Setting(values.flag, moving=True),
+        "confirm_timeout": Setting(values.seconds_or_none, moving=True),
         "resend_buffer": Setting(values.count, moving=True),
         "reconnect_rate": Setting(values.rate, moving=True),
         "rebalance_rate": Setting(values.rate, takes=NOW, moving=True),
@@ -185,13 +193,8 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "key": Setting(values.text, takes=NOW, path=True),
         "name": Setting(certificate_name, takes=NOW),
     },
-    "route[N]": {
-        "destination": Setting(values.text),
-        "prefix": Setting(values.text),
-        "glob": Setting(values.text),
-        "upstream": Setting(),
-        "listener": Setting(),
-    },
+    "route[N]": {**_PATTERN, "upstream": Setting(), "listener": Setting()},
+    "move.NAME": {**_PATTERN, "to": Setting(), "listener": Setting()},
     "rule[N]": {
         "action": Setting(values.choice(ACTIONS), "allow", NOW, required=True),
         "send": Setting(values.texts, takes=NOW),

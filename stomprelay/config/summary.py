@@ -99,7 +99,7 @@ def _listener(listener: Listener, auth: AuthSettings | None) -> str:
             ("upstream", listener.upstream.name),
             *(
                 (
-                    "route",
+                    "route" if each.move is None else f"move {each.move.name}",
                     f"to {each.upstream.name} if the destination {_PATTERNS[each.match]} {shown(each.pattern)}",
                 )
                 for each in listener.routes
@@ -246,6 +246,7 @@ def _moving(upstream: Upstream) -> Iterator[Fact]:
     for group in upstream.parts:
         yield "warning", PARTS.format(group=group.name, choice=choice(group))
     yield "confirm", "every SEND, by receipts of the relay's own" if upstream.confirm else "no"
+    yield "time to confirm", f"{upstream.confirm_timeout:g} s" if upstream.confirm_timeout else "any time"
     yield "kept to re-send", f"{upstream.resend_buffer} bytes of a session in a group"
     yield "after an outage", f"sessions come back {_rate(upstream.reconnect_rate, 'without a limit')}"
     yield (

@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -82,13 +82,23 @@ class Record(NamedTuple):
         return columns
 
 
-def records(path: Path | str) -> Iterator[Record | Damage]:
-    """Yield all records and damages of a segment, in order. Never raises `OSError`."""
-    return records_of(segment.read(path), Path(path).name.partition(".journal")[0])
+Wanted = Callable[[Context, bytes], bool]
+"""A function that returns whether a frame with this context and this head is wanted."""
 
 
-def records_of(items: Iterable[SegmentHeader | Block | Damage], name: str = "") -> Iterator[Record | Damage]:
-    """Yield all records and damages among these items of a segment. `name` is the name of the segment."""
+def records(path: Path | str, wanted: Wanted | None = None) -> Iterator[Record | Damage]:
+    """Yield all records and damages of a segment, in order. Frames that are not `wanted` are left out, which is faster
+    than to leave them out later. Never raises `OSError`.
+    """
+    return records_of(segment.read(path), Path(path).name.partition(".journal")[0], wanted)
+
+
+def records_of(
+    items: Iterable[SegmentHeader | Block | Damage], name: str = "", wanted: Wanted | None = None
+) -> Iterator[Record | Damage]:
+    """Yield all records and damages among these items of a segment. `name` is the name of the segment. `wanted`: see
+    `records`.
+    """
     contexts = Contexts()
     relay = ""
     for found in items:
@@ -108,6 +118,8 @@ def records_of(items: Iterable[SegmentHeader | Block | Damage], name: str = "") 
             yield Record(relay, name, found.offset, found.time, found.number, context, "", [], None, event)
             continue
         for number, frame in enumerate(found.frames, found.number):
+            if wanted is not None and not wanted(context, frame.head):
+                continue
             command, headers = _heading(frame.head, context.version)
             yield Record(
                 relay, name, found.offset, found.time, number, context, command, headers, frame, None

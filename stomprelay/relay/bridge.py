@@ -613,6 +613,23 @@ class Bridge:
         ]
         return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
 
+    def asking(self, run: Run, receipts: list[bytes]) -> bytes:
+        """Return the frames of a run of SENDs, each with one of these receipts in front; see `Run.added`."""
+        drop, names, values = run.added
+        if not names:
+            return run.asking(receipts)
+        lines, width = values.split(b"\n"), len(names)
+        said = [
+            b"\n".join([receipt, *lines[at * width : (at + 1) * width], b""])
+            for at, receipt in enumerate(receipts)
+        ]
+        if (
+            not self.spelling.respell(run, drop, (RECEIPT_HEADER, *names), b"".join(said))
+            or run.instead is None
+        ):
+            raise AssertionError("a plain frame cannot be spelled")
+        return run.instead.wire
+
     def leave(self, receipt: bytes, session: Session) -> bytes:
         """Return the frame with which the relay leaves a broker. Its RECEIPT shows that earlier frames were read."""
         return self.compose(DISCONNECT, [(RECEIPT_HEADER, receipt)], session)
@@ -1056,7 +1073,9 @@ def to_broker(
             spelled = _spelled(SEND, places, run.count, bridge, session)
         if spelled is None:
             return False
-        if (bridge.judges or spelled.names) and not bridge.spelling.respell(run, *spelled):
+        if bridge.tracked and parts:
+            run.added = spelled.drop, spelled.names, spelled.values
+        elif (bridge.judges or spelled.names) and not bridge.spelling.respell(run, *spelled):
             return False
         if bridge.spoken is not None and not alike:
             run.values = b""  # receipts stand in none of these frames
@@ -1080,12 +1099,10 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool, alike: bool) -
     wants: tuple[bytes, ...] = ()
     asks, judged = (RECEIPT_HEADER,), (TRANSACTION, *RESERVED)
     spoken = bridge.spoken
-    if spoken is not None and sends and not (bridge.tracked and parts):
+    if spoken is not None and sends:
         wants = PLACE if alike else PLACE[:1]
         looked = (*asks, *judged, *PLACED[1:], *spoken.touched(SEND))
-        rules.append(Rule(SEND, looked, wants, not alike, parts=True))
-    elif spoken is not None:
-        pass
+        rules.append(Rule(SEND, looked, wants, not alike, bridge.tracked and parts, parts=True))
     elif sends and bridge.tracked:
         exact, places = bridge.judges and parts, PLACE if alike else ()
         rules.append(Rule(SEND, asks + judged, places, False, plain=exact, parts=bridge.judges or parts))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from stomprelay.relay.effects import Reason
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rules import AccessRules, Identity, Refusal
 from stomprelay.relay.sample import Looks
 from stomprelay.session.leg import Leg
@@ -138,6 +139,15 @@ class Reconsidered:
 
 
 @dataclass(slots=True)
+class Phased:
+    """The phase of a move has changed, or the session has not followed it yet: follow it as far as possible now. If the
+    session is older than the moves, it needs `listener`, which has them.
+    """
+
+    listener: Listener
+
+
+@dataclass(slots=True)
 class Ruled:
     """These are the listener's rules from now on. The session ends if they forbid one of its subscriptions."""
 
@@ -179,6 +189,7 @@ Input = (
     | Killed
     | Leave
     | Reconsidered
+    | Phased
     | Ruled
     | Limited
     | Watched

@@ -7,11 +7,12 @@ raises an exception, the relay ends the session (`Relay.failed`). Only whole fra
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from math import inf
 from typing import Any, ClassVar, Final
 
 from stomprelay.relay import inputs
-from stomprelay.relay.client.opening import Let, Opening, join, turn_away
+from stomprelay.relay.client.opening import Let, Opening, join, spread, turn_away
 from stomprelay.relay.client.shutdown import Shutdown
 from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns
 from stomprelay.relay.counting import DestinationCounter
@@ -52,8 +53,10 @@ from stomprelay.relay.link.link import (
 from stomprelay.relay.model.counters import CONNECT, SILENCE, Counters
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
+from stomprelay.relay.resend.resender import NotAccepted
 from stomprelay.relay.sample import Sample
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer
@@ -135,6 +138,17 @@ class Relay:
     def held_by(self) -> TokenBucket | None:
         """The rate limit that keeps the relay from reading from the client; None if no limit does."""
         return None if self._connection is None else self._connection.turns.held_by
+
+    @property
+    def behind(self) -> bool:
+        """Whether the session may not have followed a move to its phase: then give it `Phased` from time to time."""
+        flow = None if self._connection is None else self._connection.flow
+        return flow is not None and (flow.survives if flow.coupled else flow.behind)
+
+    def standing(self, move: Move) -> tuple[bool, str] | None:
+        """See `Router.standing`. None: the session does not follow the move, because it is older than its table."""
+        flow = None if self._connection is None else self._connection.flow
+        return None if flow is None or flow.coupled else flow.standing(move)
 
     @property
     def ending(self) -> bool:
@@ -228,6 +242,8 @@ class Relay:
                     deadline = min(shutdown.deadline, turns.deadline)
                     for link in flow.links:
                         deadline = min(deadline, link.until)
+                        if link.resender is not None:
+                            deadline = min(deadline, link.resender.review_at)
                         for at in (link.state, link.following):
                             if at is not None and at.leg is not None and at.leg.state is LegState.CONNECTED:
                                 deadline = min(deadline, at.leg.heartbeat.deadline)
@@ -274,6 +290,14 @@ class Relay:
             self._rules = event.rules
             if self._connection is not None:
                 self._connection.ruled(event.rules, self.identity, now)
+
+    def _phased(self, event: inputs.Phased, now: float) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        if connection.spread(event.listener, self._chance):
+            self.listener, self._sample = event.listener, None
+        connection.phased(now)
 
     def _limited(self, event: inputs.Limited, now: float) -> None:
         self.address = event.address
@@ -391,6 +415,7 @@ class Relay:
         inputs.GaveWay: _gave_way,
         inputs.Identified: _identified,
         inputs.Ruled: _ruled,
+        inputs.Phased: _phased,
         inputs.Limited: _limited,
         inputs.Watched: _watched,
         inputs.Looked: _looked,
@@ -604,8 +629,18 @@ class ClientConnection:
         self._sought(due, now)
         if due:
             self._waited(now)
+        self._review_answers(now)
         if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and self.buffer.unread):
             self._release(now)  # the pace allows more, or a link stays, and the client waited for this
+
+    def _review_answers(self, now: float) -> None:
+        """Look for SENDs that brokers did not confirm in time, where this is due."""
+        due = [
+            each for each in self.flow.links if each.resender is not None and now >= each.resender.review_at
+        ]
+        for link in due:
+            self._carry(link.state.leg or self._client, partial(self.flow.review, link, now), now)
+            self._hurry()
 
     def _leave(self, event: inputs.Leave, now: float) -> None:
         """Make the links to this broker move. If the client has already sent DISCONNECT, nothing changes."""
@@ -620,6 +655,30 @@ class ClientConnection:
         for link in waiting:
             link.reconsidered(now)
         self._sought(waiting, now)
+
+    def phased(self, now: float) -> None:
+        """Follow moves, see `Phased`."""
+        if self.flow.disconnect is DisconnectState.NONE and self.shutdown.ending is None:
+            self._waited(now)
+
+    def spread(self, listener: Listener, chance: Callable[[], float]) -> bool:
+        """Give the session a flow that can follow the listener's moves, if possible now. Return whether it was."""
+        flow, client = self.flow, self._client
+        if (
+            not flow.coupled
+            or not flow.parting
+            or client.state is not LegState.CONNECTED
+            or self.shutdown.begun
+        ):
+            return False
+        if listener.upstream.groups[0] is not flow.links[0].group or len(listener.upstream.groups) > 1:
+            return False  # another configuration has other brokers
+        self.session.kept.most = listener.budget
+        self.flow = spread(flow, client, listener, self._outbox, chance)
+        self.turns.follow(self.flow)
+        self.shutdown.follow(self.flow)
+        self._listener = listener
+        return True
 
     def _stop_began(self, event: inputs.StopBegan, now: float) -> None:
         if not self._client.closed:
@@ -833,6 +892,9 @@ class ClientConnection:
         flow, shutdown, client = self.flow, self.shutdown, self._client
         if flow.survives:
             self._dismiss(now)
+            for link in flow.links:
+                if link.resender is not None and link.resender.watches(now):
+                    self.due = True
         ending = shutdown.ending
         if failure is not None:
             shutdown.fail(leg, failure, now)
@@ -855,14 +917,29 @@ class ClientConnection:
             self._finish(now)
 
     def _dismiss(self, now: float) -> None:
-        """Fail the session because of frames after which brokers close the connection. This is only for upstreams with
-        one group. With several groups, `Quorum` does it.
+        """Fail the session because of frames after which brokers close the connection; it goes on without a SEND that
+        is not accepted. This is only for upstreams with one group. With several groups, `Quorum` does it.
         """
         for link in self.flow.links:
             if link.resender is not None and link.resender.refused_frames and len(link.upstream.groups) == 1:
-                for error in link.resender.take_refused():
-                    self.shutdown.fail(self._client, error, now, rest=True)
+                for error in link.take_refused():
+                    goes_on = isinstance(error, NotAccepted) and not link.upstream.close_on_error
+                    if goes_on and not self.shutdown.ending:
+                        self._pass_over(link, error, now)
+                    else:
+                        self.shutdown.fail(self._client, error, now, rest=True)
                     self._hurry()
+
+    def _pass_over(self, link: Link, error: StompError, now: float) -> None:
+        """Send the client an ERROR about a SEND that is not accepted. The session goes on."""
+        client, session = self._client, self.session
+        self._outbox.put(failed(End.CLIENT.value, error))
+        link.session.received(error.receipt)
+        if error.receipt is not None:
+            self.flow.passed_over(link, error.receipt)
+        if not (client.gone or client.closed):
+            session.counters["errors_sent"] += 1
+            self._outbox.send(client, complain(error, session.dialect), now)
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while no frames could be carried to its brokers."""
@@ -908,6 +985,8 @@ class ClientConnection:
             failure = error
         if lost:
             self.shutdown.searching()
+        if failure is None and not self.flow.coupled and (opened := self.flow.opened()):
+            self._begin(opened, now)  # what NEW was to get goes to OLD
         if failure is None:
             self.due = True
             return
@@ -948,7 +1027,7 @@ class ClientConnection:
                 return
             self._outbox.put(unheard(error))
 
-        accepted = link.go_on(now)
+        accepted = None if link.ended else link.go_on(now)
         self._sought([link], now, lost=True)
         if accepted is not None:
             self._accepted(link, accepted, now)

@@ -12,7 +12,7 @@ from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pas
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import GOODBYE, Connected, DisconnectState, Link, broker_lost, not_to_be_had
 from stomprelay.relay.resend.resender import Resender
-from stomprelay.relay.resend.unconfirmed import unknown_outcome
+from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
 from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import StompError
@@ -46,8 +46,8 @@ class Single:
     _link: Link
     _outbox: Outbox
     guard: Guard
-    _tracer: Tracer | None = None
-    _counter: DestinationCounter | None = None
+    tracer: Tracer | None = None
+    counter: DestinationCounter | None = None
     disconnect: DisconnectState = DisconnectState.NONE
     disconnect_receipt: bytes | None = None
     erred: bool = False
@@ -114,6 +114,14 @@ class Single:
             return self.disconnect_receipt is None and self.safe
         return self.disconnect is DisconnectState.CONFIRMED
 
+    @property
+    def parting(self) -> bool:
+        """Whether another flow can take the place of this one now: no frame waits, and no transaction is open."""
+        link = self._link
+        if self._resender is None or not self.flowing or link.moving is not None or link.done or self.erred:
+            return False
+        return self.disconnect is DisconnectState.NONE and not self._session.transactions
+
     def guarded(self, guard: Guard) -> None:
         """Let this guard judge the client's frames from now on. Call this again when the guard's rules have changed."""
         self.guard = guard
@@ -126,7 +134,7 @@ class Single:
         link = self._link
         if not link.up or link.moving is not None or self._careful or self.erred or link.connection.paused:
             return []
-        if self.disconnect is not DisconnectState.NONE or self._tracer is not None:
+        if self.disconnect is not DisconnectState.NONE or self.tracer is not None:
             return []
         from_client = self._from_client(link.connection)
         if from_client is None:
@@ -152,7 +160,7 @@ class Single:
         else:
             unkept = resender.unconfirmed.pass_unkept
             passing = straight = to_broker(bridges, session, sends=True, unkept=unkept)
-        if self._counter is not None:
+        if self.counter is not None:
             passing = queue_runs(passing, self._link.queue_sent)
             straight = queue_runs(straight, self._link.queue_sent)
         if self.guard.active:
@@ -173,7 +181,7 @@ class Single:
             passing = straight = to_client(connection.bridges, session, receipts=receipts)
             if ours is not None:
                 passing = to_client(connection.bridges, session, receipts=receipts, ours=ours)
-            if self._counter is not None:
+            if self.counter is not None:
                 passing = queue_runs(passing, self._link.queue_gave)
                 straight = queue_runs(straight, self._link.queue_gave)
             found = self._from = state, passing, Pass(connection.leg, self._client, straight, state[2])
@@ -183,7 +191,7 @@ class Single:
 
     def to_broker(self, now: float, most: int = TURN) -> None:
         """Carry the frames that the client's leg has, at most `most`."""
-        link, client, resender, tracer = self._link, self._client, self._resender, self._tracer
+        link, client, resender, tracer = self._link, self._client, self._resender, self.tracer
         connection = link.state
         assert isinstance(connection, Connected)
         broker, self._bridges = connection.leg, connection.bridges
@@ -200,8 +208,8 @@ class Single:
             frames = client.decoder.runs(NOTHING_PASSES if passing is None else passing[0], most)
             if self.guard.active:
                 frames = self.guard.judged(frames, client.dialect)
-        if self._counter is not None:
-            frames = self._counted(self._counter, frames, client)
+        if self.counter is not None:
+            frames = self._counted(self.counter, frames, client)
         try:
             if resender is not None:
                 self._resend(resender, frames, connection, now)
@@ -318,8 +326,8 @@ class Single:
         if not self._erred and (self._passing or self._from_client(connection)) is not None:
             passing = self._from_broker(connection)[0]
         frames = broker.decoder.runs(passing, TURN)
-        if self._counter is not None:
-            frames = self._counted(self._counter, frames, broker)
+        if self.counter is not None:
+            frames = self._counted(self.counter, frames, broker)
         try:
             joiner.carry(frames, self._downward)
             if self._resender is not None and self._resender.line is not None:
@@ -416,6 +424,21 @@ class Single:
         give_receipts(self._resender.unconfirmed.take_given(), self._client, self._outbox, now)
         for receipt in doubts:
             raise unknown_outcome(receipt)
+
+    def review(self, link: Link, now: float) -> None:
+        """Look for SENDs that the broker did not confirm in time, see `Resender.review`. Raises as `lost` does."""
+        resender = self._resender
+        assert resender is not None
+        doubts = resender.review(now)
+        resender.go_on(now)
+        resender.flush(now)
+        if self.disconnect is DisconnectState.WAITING and self.safe and link.up:
+            self.send_disconnect(now)
+        for receipt in doubts:
+            raise unknown_outcome(receipt, UNCONFIRMED)
+
+    def passed_over(self, link: Link, receipt: bytes) -> None:
+        """The client gets an ERROR in place of this receipt, and the session goes on."""
 
     def given_up(self, link: Link, now: float) -> None:
         """Raise the `StompError` with which the session ends, because its only link found no broker."""

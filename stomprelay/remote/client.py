@@ -17,7 +17,7 @@ _UNAUTHORIZED: Final = 401
 _MISDIRECTED: Final = 421
 
 Answer = TypeVar("Answer")
-Record = TypeVar("Record", "BrokerStatus", "SessionPage", "ReloadAnswer", "DrainStatus")
+Record = TypeVar("Record", "BrokerStatus", "MoveStatus", "SessionPage", "ReloadAnswer", "DrainStatus")
 DEFAULT: Final = "http://127.0.0.1:61680"
 
 _REQUEST: Final = 10.0
@@ -169,6 +169,27 @@ class DrainStatus(NamedTuple):
     sessions: int
 
 
+class MoveStatus(NamedTuple):
+    """A move, as a relay reports it: see `stomprelay move status`. `since`: seconds since 1970, 0 for never. `stays`:
+    some of the sessions that stay at OLD, each with the reason.
+    """
+
+    name: str
+    pattern: str
+    to: str
+    phase: str
+    since: float
+    sessions: int
+    followed: int
+    waiting: int
+    staying: int
+    older: int
+    copied: int
+    failed: int
+    stopped: str
+    stays: list[list[str]]
+
+
 class AdminClient:
     """Sends requests to a relay's admin endpoint. `place`: its URL or endpoint string. Methods raise `AdminError`."""
 
@@ -198,9 +219,28 @@ class AdminClient:
         """Take the broker with this URI into service again, and return all brokers."""
         return self._request("POST", "/brokers/resume", _brokers, {"broker": broker})
 
-    def sessions(self, filters: Iterable[tuple[str, str]], sort: str, limit: int, after: str) -> SessionPage:
-        """Return at most `limit` sessions that match all filters: the first ones, or those that follow `after`."""
-        said = urlencode([*filters, ("sort", sort), ("limit", limit), ("after", after)])
+    def moves(self) -> list[MoveStatus]:
+        """Return all moves."""
+        return self._request("GET", "/moves", _moves)
+
+    def move(self, name: str, phase: str) -> list[MoveStatus]:
+        """Begin a phase of a move (also `next` or `back`), and return all moves."""
+        return self._request("POST", "/moves", _moves, {"move": name, "phase": phase})
+
+    def sessions(
+        self,
+        filters: Iterable[tuple[str, str]],
+        sort: str,
+        limit: int,
+        after: str,
+        *,
+        subscriptions: bool = False,
+    ) -> SessionPage:
+        """Return at most `limit` sessions that match all filters: the first ones, or those that follow `after`. With
+        `subscriptions` each has its subscriptions with their headers.
+        """
+        more = [("subscriptions", "yes")] if subscriptions else []
+        said = urlencode([*filters, ("sort", sort), ("limit", limit), ("after", after), *more])
         return self._request("GET", f"/sessions?{said}", _session_page)
 
     def reload(self) -> ReloadAnswer:
@@ -271,6 +311,10 @@ class AdminClient:
 
 def _brokers(answer: Any) -> list[BrokerStatus]:
     return [_read(BrokerStatus, each) for each in answer["brokers"]]
+
+
+def _moves(answer: Any) -> list[MoveStatus]:
+    return [_read(MoveStatus, each) for each in answer["moves"]]
 
 
 def _session_page(answer: Any) -> SessionPage:

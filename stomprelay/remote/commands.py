@@ -15,7 +15,15 @@ from stomprelay.journal.command import record_lines
 from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.remote.client import RATES, AdminClient, AdminError, BrokerStatus, DrainStatus, session_cells
+from stomprelay.remote.client import (
+    RATES,
+    AdminClient,
+    AdminError,
+    BrokerStatus,
+    DrainStatus,
+    MoveStatus,
+    session_cells,
+)
 from stomprelay.wire.errors import visible
 
 ALL: Final = "*"
@@ -64,10 +72,10 @@ def sessions(
     filters, order = tuple(filters), RATES.get(sort)
     names: tuple[str, ...] = SESSION
     asked = (sort, top) if order is None else (ORDERS[0], None)
-    rows, missing = _sessions(admin, filters, *asked)
+    rows, missing = every_session(admin, filters, *asked)
     if rates or order is not None:
         sleep(_BETWEEN)
-        again, others = _sessions(admin, filters, *asked)
+        again, others = every_session(admin, filters, *asked)
         rows, missing, names = [*with_rates(rows, again)], missing | others, SESSION_RATES
     if order is not None:
         rows = sorted(rows, key=lambda row: -sum(row[name] for name in order))[:top]
@@ -78,13 +86,21 @@ def sessions(
     return 0
 
 
-def _sessions(
-    admin: AdminClient, filters: tuple[tuple[str, str], ...], sort: str, top: int | None
+def every_session(
+    admin: AdminClient,
+    filters: tuple[tuple[str, str], ...] = (),
+    sort: str = "session",
+    top: int | None = None,
+    *,
+    subscriptions: bool = False,
 ) -> tuple[list[dict[str, Any]], set[str]]:
-    """Return at most `top` sessions that match all filters, and the names of workers that did not answer."""
+    """Return at most `top` sessions that match all filters, and the names of workers that did not answer. With
+    `subscriptions` each session has its subscriptions.
+    """
     rows, missing, after = list[dict[str, Any]](), set[str](), ""
     while True:
-        page = admin.sessions(filters, sort, _PAGE if top is None else min(_PAGE, top - len(rows)), after)
+        most = _PAGE if top is None else min(_PAGE, top - len(rows))
+        page = admin.sessions(filters, sort, most, after, subscriptions=subscriptions)
         rows += page.sessions
         missing.update(page.missing)
         if page.next is None or len(rows) == top:
@@ -191,6 +207,43 @@ def _print_drain(status: DrainStatus, print_line: PrintLine, *, as_json: bool) -
     print_line(f"draining: {count} left" if status.draining else f"new clients are accepted again: {count}")
 
 
+def moves(admin: AdminClient, print_line: PrintLine, *, as_json: bool = False) -> int:
+    """Print all moves, and return the exit status."""
+    _print_moves(admin.moves(), print_line, as_json=as_json)
+    return 0
+
+
+def move(admin: AdminClient, name: str, phase: str, print_line: PrintLine, *, as_json: bool = False) -> int:
+    """Begin a phase of a move, print the move, and return the exit status."""
+    found = [each for each in admin.move(name, phase) if each.name == name]
+    _print_moves(found, print_line, as_json=as_json)
+    return 0
+
+
+def _print_moves(found: Iterable[MoveStatus], print_line: PrintLine, *, as_json: bool) -> None:
+    rows = [*found]
+    if as_json:
+        for row in rows:
+            print_line(json.dumps(row._asdict()))
+        return
+    cells = [
+        (row.name, row.pattern, row.to, row.phase, _moment(row.since), *map(str, row[5:12])) for row in rows
+    ]
+    for line in table(MOVE, [tuple(map(visible, each)) for each in cells]):
+        print_line(line)
+    for row in rows:
+        if row.stopped:
+            print_line(
+                f"{visible(row.name)}: stopped: {visible(row.stopped)}; go back with `stomprelay move back {row.name}`"
+            )
+        for session, reason in row.stays:
+            print_line(f"{visible(row.name)}: {visible(session)} stays at OLD: {visible(reason)}")
+
+
+def _moment(since: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since)) if since else "-"
+
+
 def _of(uri: str, statuses: Iterable[BrokerStatus]) -> list[BrokerStatus]:
     found = [each for each in statuses if uri in (ALL, each.uri)]
     if not found:
@@ -236,6 +289,10 @@ ORDERS: Final = (
 )  # fmt: skip
 BROKER: Final = ("broker", "upstream", "group", "state", "#sessions", "#moving", "#waiting")
 """The columns of the table of brokers. Columns whose names begin with # hold numbers, aligned to the right."""
+MOVE: Final = (
+    "move", "destinations", "to", "phase", "since", "#sessions", "#followed", "#waiting", "#staying", "#older",
+    "#copied", "#failed",
+)  # fmt: skip
 SESSION: Final = (
     "session", "login", "client", "version", "broker", "#age", "#idle", "#unconfirmed", "#unacknowledged",
     "#from client", "#from broker", "limited by", "subscribed to", "sent to",

@@ -30,6 +30,7 @@ from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import counted, logger, set_level
+from stomprelay.service.moves import Moves
 from stomprelay.service.network.endpoints import (
     HTTP,
     BadEndpoint,
@@ -162,12 +163,15 @@ class RelayService(MultiService):
         self._notify = Notify(self._status, reactor, tell=tell)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
         pauses = Pauses(sessions, journal)
+        moves = Moves(config, sessions, runtime, clock, writes=inherited is None)
+        moves.setServiceParent(self)
         outages = Outages(brokers, runtime, clock)
         self.state = RelayState(
             runtime,
             sessions,
             brokers,
             pauses,
+            moves,
             journal,
             outages,
             tails,
@@ -304,6 +308,7 @@ class RelayService(MultiService):
         if asked:
             self.admin.prepare(self._admin_services(config))
             ports.append(self.admin)
+        phases = self.state.moves.read(config) if led else {}
         differ = led and config.upstreams != before.upstreams
         ways = differ and [*map(_WAY, config.upstreams)] != [*map(_WAY, before.upstreams)]
         moved = again or bool(found.continued) or ways
@@ -321,8 +326,10 @@ class RelayService(MultiService):
                 self._change_brokers(found, endpoints)
             elif differ:
                 self.state.brokers.change(config.upstreams)
-            if led and (ruled := self.state.sessions.change(config.listeners)):
-                self._rule_sessions(ruled)
+            if led:
+                self.state.moves.change(config, phases)
+                self._rule_sessions(self.state.sessions.change(config.listeners))
+                self.state.moves.tell()
             if config.auths != before.auths:
                 self._identification.change(config.auths)
             if asked and config.watched:

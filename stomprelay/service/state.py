@@ -20,6 +20,7 @@ from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import counted, logger
+from stomprelay.service.moves import Moves
 from stomprelay.service.process import Reloads
 
 _log: Final = logger()
@@ -259,6 +260,7 @@ class RelayState(NamedTuple):
     sessions: Sessions
     brokers: Brokers
     pauses: Pauses
+    moves: Moves
     journal: Journal | None
     outages: Outages
     tails: Tails

@@ -239,6 +239,12 @@ class Ledger:
         """Whether an open subscription has a delivery that awaits its ACK and is not lost."""
         return self._expected > 0 or len(self.recent) > 0
 
+    def owes(self, subscription: Subscription) -> bool:
+        """Whether the present broker awaits an ACK of a delivery on this subscription."""
+        self._list_recent()
+        account = self._accounts.get(subscription)
+        return account is not None and account.live > 0
+
     @property
     def unsure(self) -> bool:
         """Whether an ACK with an unknown name may be for a forgotten delivery, or for one that another ACK settled."""

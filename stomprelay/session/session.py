@@ -71,6 +71,10 @@ class Budget:
         """Count the `cost` of this object in `size`; each use of `size` reads `cost` again."""
         self._watched = (*self._watched, keeper)
 
+    def unwatch(self, keeper: Costing) -> None:
+        """Do not count the `cost` of this object any more."""
+        self._watched = tuple([each for each in self._watched if each is not keeper])
+
     def take(self, size: int) -> None:
         """Count `size` more kept bytes. Raises `LimitError`, and counts nothing, if the sum is more than `most`."""
         self._size += size
@@ -215,9 +219,11 @@ class Session:
         self._neighbours.append(another)
         return another
 
-    @property
     def wall(self) -> int:
-        """The milliseconds since 1970 when the last bytes came."""
+        """Return the milliseconds since 1970 when the last bytes came. The head for which they are asked depends on
+        them, so `memo` must not be used again.
+        """
+        self.traces += 1
         first = self._neighbours[0] if self._neighbours else self
         return int((self.epoch + first.active_at) * 1000)
 

@@ -56,11 +56,12 @@ class Keep(NamedTuple):
 class Run:
     """Frames of one command that one rule lets pass, back to back in one chunk.
 
-    `data[start:after]`: all frames. `count`: the number of frames. `last`: where the last frame starts; `head`: where
-    its header lines start. `values`: the values that the rule wants, each with an LF behind it. `plain`: all heads are
-    plain. `parts`: three `Py_ssize_t` for each frame: where its header lines and its body start, and where it ends.
-    `instead`: the run that is sent in place of this one, or None. Use a run before the next chunk is fed: it keeps the
-    chunk alive.
+    `data[start:after]`: all frames. `count`: the number of frames. `last`: where the last frame starts; `head`:
+    where its header lines start. `values`: the values that the rule wants, each with an LF behind it. `plain`: all
+    heads are plain. `parts`: three `Py_ssize_t` for each frame: where its header lines and its body start, and
+    where it ends. `instead`: the run that is sent in place of this one, or None. `added`: headers that each frame
+    is to lose, names of headers that it is to get, and their values, frame by frame, each with an LF behind it. Use
+    a run before the next chunk is fed: it keeps the chunk alive.
 
     `kept`: for a `Keep` the sizes of each head, kept body and body, in 4 bytes each, lowest byte first; otherwise None.
     """
@@ -77,6 +78,7 @@ class Run:
     parts: bytearray | None = None
     kept: bytes | None = None
     instead: "Run | None" = None
+    added: tuple[tuple[bytes, ...], tuple[bytes, ...], bytes] = (), (), b""
 
     def replace(self, data: bytes, last: int, head: int) -> None:
         """Let these bytes be sent in place of the frames. `last` and `head` are offsets in these bytes, as in a run."""

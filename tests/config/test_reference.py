@@ -118,9 +118,10 @@ def test_every_pattern_of_a_route_is_taken(tmp_path: Path, pattern: str) -> None
     file = tmp_path / "stomprelay.toml"
     file.write_text(everything(pattern), encoding="utf-8")
     [listener] = load(str(file)).listeners
-    [found] = listener.routes
-    assert found.match.value == pattern
-    assert found.upstream is listener.upstream
+    route, move = listener.routes
+    assert route.match.value == move.match.value == pattern
+    assert route.upstream is move.upstream is listener.upstream
+    assert (route.move, move.move and move.move.name) == (None, "default")
 
 
 @pytest.mark.parametrize("key", sorted({setting.key.rpartition(".")[2] for setting in settings()}))

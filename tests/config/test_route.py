@@ -1,16 +1,20 @@
 """`[[route]]` to routes, and which listener has which."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stomprelay.config.address import broker
+from stomprelay.config.change import change
 from stomprelay.config.listener import RouteRule, read_route, routed
 from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, Match, Route
+from stomprelay.relay.model.move import Phase
 from stomprelay.relay.model.upstream import Upstream
-from tests.config.reference import refuses
+from tests.config.reference import config, refuses
+from tests.config.reference import refusal as refusal_of
 
 MAIN = Upstream("main", alone(broker("tcp://main")))
 OTHER = Upstream("other", alone(broker("tcp://other")))
@@ -83,3 +87,52 @@ def test_a_route_that_never_counts() -> None:
     other = rule(2, prefix="/a", upstream="other", listener="outside")
     exact = rule(3, destination="/a", upstream="other")
     assert [len(routed(each, [first, other, exact]).routes) for each in (INSIDE, OUTSIDE)] == [2, 2]
+
+
+MOVE = """
+[upstream.main]
+uri = "tcp://main"
+[upstream.other]
+uri = "{uri}"
+[listener.public]
+upstream = "main"
+[[route]]
+prefix = "/queue/"
+upstream = "main"
+[move.orders]
+prefix = "/queue/"
+to = "other"
+"""
+
+
+def test_a_move(tmp_path: Path) -> None:
+    """It is a route with a phase, which begins `off`; without a file for the phases there is none."""
+    said = refusal_of(tmp_path, MOVE.format(uri="tcp://other"))
+    assert said == "moves_file: is missing: the file that keeps how far each move is"
+    said = refusal_of(tmp_path, 'moves_file = "m"\n', MOVE.format(uri="fanout:(tcp://a,tcp://b)"))
+    assert said == "move.orders.to: must have one group; upstream.other is a fan-out"
+    found = config(tmp_path, 'moves_file = "m"\n', MOVE.format(uri="tcp://other"))
+    assert found.moves_file == str(tmp_path / "m")
+    [public] = found.listeners
+    route, moving = public.routes
+    assert (route.move, moving.move) == (None, found.moves["orders"])
+    assert public.moving(b"/queue/a") is moving
+    assert public.routed(b"/queue/a").name == "main"
+    found.moves["orders"].enter(Phase.NEW, 1.0)
+    assert (public.routed(b"/queue/a").name, public.unmoved(b"/queue/a").name) == ("other", "main")
+    assert refusal_of(
+        tmp_path,
+        'moves_file = "m"\n',
+        MOVE.format(uri="tcp://o"),
+        '[move.b]\nprefix = "/queue/"\nto = "main"\n',
+    ) == ("move.b.prefix: is the same as in move.orders, which comes before it")
+
+
+def test_a_move_goes_on_after_a_reload(tmp_path: Path) -> None:
+    """Sessions of before and after share it, whatever else is changed; new and removed ones are named."""
+    before = config(tmp_path, 'moves_file = "m"\n', MOVE.format(uri="tcp://other"))
+    text = MOVE.format(uri="tcp://another") + '[move.more]\nprefix = "/topic/"\nto = "other"\n'
+    found = change("f", before, config(tmp_path, 'moves_file = "m"\n', text))
+    assert found.config.moves["orders"] is before.moves["orders"]
+    assert "listener.public.move" in found.changed
+    assert "listener.public.route" not in found.changed

@@ -167,6 +167,7 @@ def test_several_brokers(tmp_path: Path) -> None:
         "reconnecting pauses of 10 ms, each 2 times the one before up to 30 s, 20% more or less; "
         "passes: without end at the start, 1 after a loss; given up after 30 s; a warning every 10 passes",
         "confirm every SEND, by receipts of the relay's own",
+        "time to confirm 60 s",
         "kept to re-send 1048576 bytes of a session in a group",
         "after an outage sessions come back 2000 a second",
         "rebalance sessions move to a broker that is there again: 10 a second",

@@ -169,11 +169,35 @@ class RabbitMQ(Broker):
         listed = self._asked("list_stomp_connections", "peer_host", "peer_port")
         return [line.split("\t") for line in listed.splitlines()]
 
+    def queues(self) -> str:
+        """Return the names of its queues, one a line."""
+        return self._asked("list_queues", "name")
+
     def names(self) -> str:
         """Return how it calls its STOMP connections, those over WebSocket, too, which it does not list: `HOST:PORT ->
         HOST:PORT` in Erlang's terms.
         """
         return self._asked("eval", "[element(2, process_info(P, dictionary)) || P <- rabbit_direct:list()].")
+
+    @contextlib.contextmanager
+    def without_majority(self, queue: str) -> Iterator[None]:
+        """Let a quorum queue decide nothing for a time, as where most of its nodes are down."""
+        leader = f'whereis(list_to_atom("%2F_{queue.removeprefix("/queue/")}"))'
+        self._asked("eval", f"sys:suspend({leader}).")
+        try:
+            yield
+        finally:
+            self._asked("eval", f"sys:resume({leader}).")
+
+    @contextlib.contextmanager
+    def rejecting(self, prefix: str) -> Iterator[None]:
+        """Let queues whose names begin so hold one message each, and reject more."""
+        definition = '{"max-length": 1, "overflow": "reject-publish"}'
+        self._asked("set_policy", prefix, f"^{prefix}", definition, "--apply-to", "queues")
+        try:
+            yield
+        finally:
+            self._asked("clear_policy", prefix)
 
     def _asked(self, *command: str) -> str:
         done = subprocess.run(
@@ -356,20 +380,20 @@ def _classic(name: str, program: Sequence[str], directory: Path, credentials: Cr
 
 
 class Artemis(Broker):
-    """An Artemis, with prefixes that make `/queue/` a queue and `/topic/` a topic, and without its window of ten KiB of
-    messages that nobody has acknowledged yet. It has a port as it is shipped, too.
-    """
+    """An Artemis. At `shipped_port` it takes STOMP as its own configuration would have it: without prefixes."""
 
     shipped_port: int
 
 
 @contextlib.contextmanager
 def artemis(directory: Path, credentials: Credentials) -> Iterator[Artemis]:
-    """Run Artemis."""
+    """Run Artemis, with prefixes that make `/queue/` a queue and `/topic/` a topic, and without its window of ten KiB
+    of messages that nobody has acknowledged yet.
+    """
     home = downloads.artemis()
     if home is None or shutil.which("java") is None:
         raise Absent("needs Artemis: make brokers; and Java")
-    port, tls_port, shipped_port = (free_port() for _ in range(3))
+    port, tls_port, shipped_port = free_port(), free_port(), free_port()
     etc, data, tmp = (directory / name for name in ("etc", "data", "tmp"))
     for folder in (etc, data, tmp):
         folder.mkdir(parents=True)

@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.relay.model.counters import ACK, BOUNDS, CONNECT, RECEIPT, SILENCE, Counters, DestinationTally
 from stomprelay.relay.model.group import BrokerTally
+from stomprelay.relay.model.move import Phase
 from stomprelay.service.admin.condition import Condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions
 from stomprelay.service.admin.site import site
@@ -32,6 +33,7 @@ from stomprelay.service.admin.snapshot import (
 from stomprelay.service.brokers import Brokers, ConfiguredBroker, Outage
 from stomprelay.service.connection.relay_driver import SessionInfo
 from stomprelay.service.connection.runtime import Runtime
+from stomprelay.service.moves import MoveRow
 from stomprelay.service.process import Reloads
 from tests.service.harness import failover, movable
 
@@ -167,6 +169,14 @@ class Made:
         """Refuse new clients, or let them in again."""
         self._draining = draining
         print("draining", draining, flush=True)
+
+    def moves(self) -> list[MoveRow]:
+        """Return the moves: there is none."""
+        return []
+
+    def move(self, name: str, phase: Phase) -> None:
+        """Begin a phase of a move: the page does not ask."""
+        raise NotImplementedError
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
         """Return what passed: the page does not ask."""

@@ -103,3 +103,32 @@ def test_errors_that_name_a_receipt() -> None:
     kept.refused(b"c")
     assert kept.safe
     assert not keeps(kept)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_what_is_overdue(held: bool) -> None:
+    """Only what was open at the last mark, and still is, is given up: then nothing of it is kept, and nothing doubted
+    twice.
+    """
+    kept = committed(b"1", ours=2)
+    if held:
+        assert kept.received(b"c")
+    kept.mark()
+    kept.asked(b"u", b"2")
+    kept.committed(b"u", b"d", ours=False)
+    assert kept.overdue() == [b"c", b"1"]
+    assert kept.overdue() == []
+    assert not kept.safe
+    assert kept.received(b"d")
+    kept.received(b"2")
+    assert kept.take_late() == [b"d"]
+    assert not keeps(kept)
+
+
+def test_what_is_not_overdue() -> None:
+    """A transaction that was confirmed after the mark."""
+    kept = committed(b"1")
+    kept.mark()
+    kept.received(b"1")
+    assert not kept.received(b"c")
+    assert kept.overdue() == []

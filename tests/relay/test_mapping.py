@@ -1,12 +1,15 @@
 """Clients of one product at a broker of another one: what the broker reads, what comes back, and what is refused."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from stomprelay.relay.model.mapping import MapSettings
+from stomprelay.relay.model.profile import RABBITMQ
 from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_all_pairs, joined, listener, upstream
+from tests.relay.failing import moves, started
 from tests.relay.frames import RECEIPT, send
 
 A, J, R = "activemq", "artemis", "rabbitmq"
@@ -354,3 +357,47 @@ def test_the_end_of_a_durable_subscription() -> None:
     with moved(A, R) as play:
         play.client_says(frame("UNSUBSCRIBE", "activemq.subscriptionName:s", "receipt:r"))
         play.client_gets_error(b"durable-subscriptions are not possible at this broker", receipt=b"r")
+
+
+@in_all_cuts
+def test_receipts_of_the_relays_own(cut: Cut) -> None:
+    """With `confirm` each SEND gets its receipt and its broker's name, alone and many at once."""
+    play = started(cut=cut, confirm=True, profile=RABBITMQ, map=MapSettings(A))
+    play.client_says(send(b"1", b"/queue/a/b") + send(b"2", b"/queue/plain") + send(b"3", b"/queue/a/b"))
+    read = play.broker_reads()
+    assert re.findall(rb"\nreceipt:relay-session-receipt-(\d)\n", read) == [b"1", b"2", b"3"]
+    assert re.findall(rb"\ndestination:([^\n]*)", read) == [b"/queue/a%2Fb", b"/queue/plain", b"/queue/a%2Fb"]
+    moves(play)
+    assert re.findall(rb"\ndestination:([^\n]*)", play.broker_reads()).count(b"/queue/a%2Fb") == 2
+
+
+def test_the_same_expiry_later() -> None:
+    """Frames that look alike have less time left when they come later."""
+    with moved(A, R) as play:
+        wire = send(b"1", b"/queue/q", expires="1005000")
+        play.client_says(wire)
+        assert b"expiration:5000\n" in play.broker_reads()
+        play.now += 2.0
+        play.client_says(wire)
+        assert b"expiration:3000\n" in play.broker_reads()
+
+
+def test_the_end_of_a_virtual_topics_subscription() -> None:
+    """UNSUBSCRIBE by destination names what SUBSCRIBE named, and removes no queue."""
+    found = MapSettings(A)
+    with joined(b"1.0", b"1.0", product=R, over=lambda each: replace(each, map=found)) as play:
+        play.client_says(b"SUBSCRIBE\ndestination:/queue/Consumer.c.VirtualTopic.t\n\n\0")
+        assert b"\ndestination:/topic/VirtualTopic.t\n" in play.broker_reads()
+        play.client_tells_broker(
+            b"UNSUBSCRIBE\ndestination:/queue/Consumer.c.VirtualTopic.t\n\n\0",
+            b"UNSUBSCRIBE\ndestination:/topic/VirtualTopic.t\n\n\0",
+        )
+
+
+def test_a_nack_of_one_message_only() -> None:
+    """At RabbitMQ a NACK with ack:client covers earlier messages, at ActiveMQ it does not."""
+    with moved(A, R, nack={R: "dead-letter"}) as play:
+        play.client_says(frame("SUBSCRIBE", "ack:client"))
+        play.broker_reads()
+        play.client_says(frame("NACK", "id:k"))
+        play.client_gets_error(b"NACK is not possible at this broker")

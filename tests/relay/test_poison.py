@@ -108,7 +108,7 @@ def _number(play: Playbook) -> int:
 @pytest.mark.parametrize("confirm", [False, True], ids=["plain", "confirm"])
 @pytest.mark.parametrize("before", [0, 1, 5, 3 * WINDOW])
 def test_a_send_that_costs_the_connection(product: str, confirm: bool, before: int) -> None:
-    """The client has an ERROR that names it; all else is delivered, in its order, then the session ends."""
+    """The client has an ERROR that names it; all else is delivered, in its order, and the session goes on."""
     with started(product=product, confirm=confirm) as play:
         picky = Picky(play, product)
         others = [send(b"%d" % at, receipt=f"r{at}") for at in range(before)]
@@ -117,17 +117,68 @@ def test_a_send_that_costs_the_connection(product: str, confirm: bool, before: i
         said = play.client_reads()
         assert said.count(b"ERROR\n") == 1
         error = said[said.index(b"ERROR\n") :]
-        assert error.startswith(b"ERROR\nmessage:a frame cannot be delivered\nreceipt-id:p\n")
+        assert error.startswith(b"ERROR\nmessage:a message was not accepted\nreceipt-id:p\n")
         assert b"SEND /queue/a (receipt p): " + SAYS_WHY in error
-        play.client_is_closed(How.LINGER)
-        assert over(play)
+        play.client_says(send(b"more", receipt="m"))
+        picky.answers()
+        play.client_gets(RECEIPT % b"m")
+        play.both_stay()
         order = list(dict.fromkeys(picky.taken))
-        assert order == [*(b"%d" % at for at in range(before)), b"after", b"last"]
+        assert order == [*(b"%d" % at for at in range(before)), b"after", b"last", b"more"]
         assert all(said.count(b"receipt-id:r%d\n" % at) == 1 for at in range(before))
         assert len(play.opened) <= 8
         assert play.counters["poison_refused"] == 1
         assert play.counters["possibly_lost"] == 0
-        assert "cannot be delivered" in play.noted(Event.ERROR)
+        assert "a message was not accepted (SEND /queue/a (receipt p)" in play.noted(Event.ERROR)
+
+
+def test_a_send_that_costs_the_connection_where_an_error_ends_sessions() -> None:
+    """With `close_on_error` it is as any ERROR: what the client said behind it is delivered, then the session ends."""
+    with started(confirm=True, close_on_error=True) as play:
+        picky = Picky(play)
+        play.client_says(POISON + send(b"after", receipt="a"))
+        picky.goes_on()
+        said = play.client_reads()
+        assert said.startswith(RECEIPT % b"a" + b"ERROR\nmessage:a message was not accepted\nreceipt-id:p\n")
+        play.client_is_closed(How.LINGER)
+        assert over(play)
+
+
+def test_several_sends_that_cost_the_connection() -> None:
+    """Each has its ERROR, and the session goes on."""
+    with started(product="rabbitmq", confirm=True) as play:
+        picky = Picky(play)
+        bad = [send(b"bad", priority="poison", receipt=f"p{at}") for at in range(3)]
+        play.client_says(send(b"1").join(bad) + send(b"2"))
+        picky.goes_on()
+        said = play.client_reads()
+        assert re.findall(rb"\nreceipt-id:([^\n]*)\n", said) == [b"p0", b"p1", b"p2"]
+        assert [*dict.fromkeys(picky.taken)] == [b"1", b"2"]
+        assert len(play.opened) <= 12
+        play.both_stay()
+
+
+@pytest.mark.parametrize("unconfirmed", [True, False])
+def test_a_loss_that_a_frame_may_explain(unconfirmed: bool) -> None:
+    """It is no trouble of the broker for other sessions: many clients of one queue that rejects are lost together."""
+    with started(confirm=True) as play:
+        health = play.opened[0].health
+        sight = health.sight()
+        play.client_said(send(b"1") if unconfirmed else b"")
+        play.broker_goes()
+        assert health.disproved(sight) is not unconfirmed
+
+
+def test_pauses_are_short_behind_a_frame_that_explains_the_losses() -> None:
+    """However many frames of a session cost connections, the next search begins at once."""
+    with started(confirm=True, brokers=1) as play:
+        picky = Picky(play)
+        for at in range(20):
+            began = play.now
+            play.client_says(send(b"bad", priority="poison", receipt=f"p{at}"))
+            picky.goes_on()
+            assert b"receipt-id:p%d\n" % at in play.client_reads()
+            assert play.now - began < 1.0
 
 
 def test_a_client_that_errs_before_it_is_told() -> None:
@@ -226,7 +277,7 @@ def test_a_strike_that_nobody_knows_of_yet_waits() -> None:
         play.broker_reads()
         play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
         assert play.counters["poison_refused"] == 1
-        assert b"ERROR\nmessage:a frame cannot be delivered\n" in play.client_reads()
+        assert b"ERROR\nmessage:a message was not accepted\n" in play.client_reads()
 
 
 @pytest.mark.parametrize("losses", [2, 3])
@@ -352,7 +403,8 @@ class Taciturn(Picky):
 def test_a_broker_that_says_no_more_after_a_refusal() -> None:
     """A client whose frame was refused holds its session no longer than `disconnect_timeout`."""
     with started(confirm=True, disconnect_timeout=5.0) as play:
-        play.client_says(POISON + send(b"after", receipt="a"))
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/poison", receipt="p"))
+        play.client_says(send(b"after", receipt="a"))
         Taciturn(play).goes_on()
         limit = play.now + 5.0
         while not over(play):

@@ -15,7 +15,7 @@ from stomprelay.service.admin.sessions import (
     Unavailable,
     list_sessions,
 )
-from stomprelay.service.connection.relay_driver import LONGEST, SHOWN
+from stomprelay.service.connection.relay_driver import LONGEST, MOST, SHOWN
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
@@ -98,7 +98,29 @@ def test_all_that_is_known(harness: RelayHarness) -> None:
         "broker_frames": 1,
         "sent_to": [],
         "limited": None,
+        "client_id": None,
     }
+
+
+def test_subscriptions_with_their_headers(harness: RelayHarness) -> None:
+    """Those headers that say what a client uses, and no others; a hundred subscriptions at most."""
+    client, _ = harness.session(CONNECT.replace(b"\n\n", b"\nclient-id:me\n\n"))
+    client.sends(
+        b"SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:a = 1\nsecret:hush\nack:client\nactivemq.prefetchSize:5\n\n\0"
+    )
+    [row] = asked(harness, "subscriptions=yes")["sessions"]
+    assert row["client_id"] == "me"
+    headers = [
+        ["destination", "/topic/a"],
+        ["selector", "a = 1"],
+        ["ack", "client"],
+        ["activemq.prefetchSize", "5"],
+    ]
+    assert row["subscriptions"] == [{"upstream": "main", "headers": headers}]
+    subscribe(client, *(b"/queue/%d" % number for number in range(MOST)))
+    [row] = asked(harness, "subscriptions=yes")["sessions"]
+    assert len(row["subscriptions"]) == MOST
+    assert "subscriptions" not in asked(harness, "subscriptions=no")["sessions"][0]
 
 
 def test_what_a_client_says_is_bounded(harness: RelayHarness) -> None:
@@ -197,6 +219,7 @@ def test_a_page_at_a_time(harness: RelayHarness) -> None:
             'there is no "logon" here; there is session, listener, login, client, broker, destination,',
         ),
         ("%22%3Cb%3E=a", 'there is no "\\"<b>" here'),
+        ("subscriptions=all", '"subscriptions" must be "yes" or "no"'),
         ("sort=--age", '"sort" cannot be "--age"'),
         ("sort=-", '"sort" cannot be "-"'),
         ("sort=brokers", '"sort" cannot be "brokers"; there is session, listener, login, client, age, idle,'),

@@ -29,6 +29,7 @@ from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.move import Phase
 from stomprelay.relay.model.rules import ANYBODY, Claim, Ground, Identity, Refusal
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.single import Single
@@ -256,9 +257,12 @@ def join(
     guard: Guard,
     counter: DestinationCounter | None = None,
 ) -> Flow:
-    """Return the flow from this client to the listener's upstream and routes. Next, let its links `seek` brokers."""
+    """Return the flow from this client to the listener's upstream and routes. Next, let its links `seek` brokers. If
+    all moves are off, a flow with one link may be enough for now: see `spread`.
+    """
     upstream = listener.upstream
-    if len(upstream.groups) == 1 and not listener.routes:
+    off = upstream.movable and all(each.move and each.move.phase is Phase.OFF for each in listener.routes)
+    if len(upstream.groups) == 1 and (off or not listener.routes):
         only = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)
         return Single(client, only, outbox, guard, Tracer(session.name) if listener.trace else None, counter)
     sessions = [session]
@@ -272,3 +276,28 @@ def join(
         return found
 
     return Fanout(client, listener, session, outbox, links, guard, counter)
+
+
+def spread(
+    single: Single, client: Leg, listener: Listener, outbox: Outbox, chance: Callable[[], float]
+) -> Fanout:
+    """Return a flow with several links that takes the place of this one, which is `parting`. `listener` has moves, and
+    the group of the link.
+    """
+    (link,) = single.links
+    session, found = link.session, [link]
+
+    def links(needed: Upstream) -> list[Link]:
+        """Return the link that is there; for another upstream a new one."""
+        if found:
+            return [found.pop()]
+        offer = link.offered
+        return [
+            Link(listener, needed, group, offer, session.beside(), outbox, chance, resends=True)
+            for group in needed.groups
+        ]
+
+    fanout = Fanout(client, listener, session, outbox, links, single.guard, single.counter)
+    fanout.opened()  # the link has its broker
+    fanout.take_over(single.tracer)
+    return fanout

@@ -101,6 +101,10 @@ class Shutdown:
         """Whether one `disconnect_timeout` limits everything that remains to be done."""
         return self._client.gone or self.ending is not None
 
+    def follow(self, flow: Flow) -> None:
+        """Another flow has taken the place of the session's."""
+        self._flow = flow
+
     # The steps of an orderly end
 
     def disconnecting(self, now: float) -> None:

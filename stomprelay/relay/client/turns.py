@@ -271,6 +271,10 @@ class Turns:
                 if client.decoder.behind or (client.state is LegState.CONNECTED and buffer.unread):
                     self.give_way(client)
 
+    def follow(self, flow: Flow) -> None:
+        """Another flow has taken the place of the session's."""
+        self._flow = flow
+
     def let_pass(self, able: Collection[Pass]) -> None:
         """Allow the passes in `able`, on legs where nothing waits. Put changes into the outbox."""
         passes = tuple([self._paced(each) for each in able if self._unburdened(each.leg, each.to)])

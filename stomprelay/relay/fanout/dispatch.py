@@ -1,19 +1,23 @@
-"""Which brokers a client's frame goes to: by routes, by what the frame names, and by its transaction."""
+"""Which brokers a client's frame goes to: by routes and moves, by what the frame names, and by its transaction."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from stomprelay.relay.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
-from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
+from stomprelay.relay.fanout.router import COPY, SHADOW, CumulativeAck, Member, Router, Target
+from stomprelay.relay.model.move import Move
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.session import Session, cost
-from stomprelay.session.subscriptions import CUMULATIVE
+from stomprelay.session.subscriptions import CUMULATIVE, Subscription, Subscriptions
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import ProtocolError, Refused, StompError
-from stomprelay.wire.frame import Frame
+from stomprelay.wire.frame import Frame, compose
 from stomprelay.wire.names import (
     ABORT,
     ACK,
@@ -38,7 +42,7 @@ class TransactionTarget:
     transaction is `used`.
 
     `cost` is in bytes. `bearing`: members with a part that no other member has; without them the transaction cannot be
-    committed. `short`: members that missed a part of the transaction.
+    committed. `short`: members that missed a part of the transaction. `copies`: members that get a copy of it.
     """
 
     target: Target
@@ -47,6 +51,7 @@ class TransactionTarget:
     used: bool = False
     bearing: set[Member] = field(default_factory=set)
     short: set[Member] = field(default_factory=set)
+    copies: list[Member] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.cost = cost(self.headers)
@@ -67,8 +72,8 @@ class TransactionTarget:
         return spoiled
 
 
-COPY: Final = b"relay-copy"
-"""A header with the same value in all copies of a SEND, so that consumers recognise copies."""
+_ASKING: Final = re.compile(rb"\n%b:[^\n]*" % RECEIPT_HEADER)
+"""Matches a header line that asks for a receipt, and the LF in front of it."""
 VOTES: Final = RECEIPTS + b"vote-"
 """The middle of the relay's receipt ids for a quorum, between the session's name and a number."""
 
@@ -85,7 +90,7 @@ class Dispatch:
     _asked: int = 0
     _memo: tuple[bytes, Member] | None = None
     _opened: list[Confirmation[Member]] = field(default_factory=list)
-    _subscribed: dict[bytes, Target] = field(default_factory=dict)
+    _subscribed: dict[bytes, tuple[Target, ...]] = field(default_factory=dict)
     _placed: dict[bytes, TransactionTarget] = field(default_factory=dict)
 
     def send(self, frame: Frame) -> None:
@@ -137,8 +142,11 @@ class Dispatch:
     def _send(self, frame: Frame, receipt: bytes | None) -> None:
         destination = self._header(frame, DESTINATION) or b""
         name = self._header(frame, TRANSACTION)
-        target = self._router.target(destination)
-        placement = self._place(name, target, receipt)
+        way = self._router.way(destination)
+        placement = self._place(name, way.target, receipt, way.either)
+        target = way.target if placement is None else placement.target
+        if way.copy is not None and way.move is not None:
+            self._copy(way.copy, way.move, frame, placement)
         if not target.copies(destination):
             member = target.primary if target.fans else target.members[0]
             if target.fans and placement is not None:  # in a transaction it is always the same member
@@ -147,7 +155,7 @@ class Dispatch:
             self._ask_one(receipt, member, crucial=placement is None)
             member.sole = True
             member.send(frame)
-            if not target.fans and receipt is None and name is None:
+            if not target.fans and receipt is None and name is None and way.copy is None:
                 self._memo = None if frame.memo is None else (frame.memo, member)
             return
         members = target.receivers()
@@ -165,24 +173,147 @@ class Dispatch:
         for member in members:
             member.send(frame)
 
+    def _copy(self, target: Target, move: Move, frame: Frame, placement: TransactionTarget | None) -> None:
+        """Send the NEW of a move a copy of a SEND. A failure is only counted."""
+        member = target.members[0]
+        if move.stopped:
+            return
+        if member.full:
+            move.fault("too much waits for it")
+            return
+        try:
+            if placement is not None and member not in placement.copies:
+                member.compose(BEGIN, placement.headers)
+                placement.copies.append(member)
+            self._copies += 1
+            mark = b"%b%b%d" % (self._session.name, SHADOW, self._copies)
+            lines = _ASKING.sub(b"", frame.data[frame.head - 1 : frame.body])
+            member.send(frame.with_lines(lines).with_header(COPY, mark))
+            move.copied += 1
+        except StompError as error:
+            move.fault(f"{error.message}: {error.detail}" if error.detail else error.message)
+
     # Subscriptions
 
     def _subscribe(self, frame: Frame, receipt: bytes | None) -> None:
-        target = self._router.target(self._header(frame, DESTINATION) or b"")
+        way = self._router.way(self._header(frame, DESTINATION) or b"")
         id = self._header(frame, ID)
-        if id is not None and self._subscribed.get(id, target) is not target:
+        if id is not None and not {*self._subscribed.get(id, way.subscribed)} & {*way.subscribed}:
             raise ProtocolError("SUBSCRIBE repeats the id of an open subscription", receipt=receipt)
-        self._tell(target, frame, receipt)
+        self._tell_each(way.subscribed, frame, receipt)
         if id is not None and self._router.forks:
-            self._subscribed[id] = target
+            self._subscribed[id] = way.subscribed
 
     def _unsubscribe(self, frame: Frame, receipt: bytes | None) -> None:
         id = self._header(frame, ID)
         if id is None:
-            target = self._router.target(self._header(frame, DESTINATION) or b"")
+            destination = self._header(frame, DESTINATION) or b""
+            targets = self._router.way(destination).subscribed
+            if self._router.phases:
+                targets = tuple([each for each, _ in self._placed_at(None, destination)]) or targets
         else:
-            target = self._subscribed.pop(id, self._router.main)
-        self._tell(target, frame, receipt)
+            targets = self._subscribed.pop(id, (self._router.main,))
+        self._tell_each([each for each in targets if each.live] or [self._router.main], frame, receipt)
+
+    def _tell_each(self, targets: Iterable[Target], frame: Frame, receipt: bytes | None) -> None:
+        """Send a SUBSCRIBE or UNSUBSCRIBE to several targets. Only the first is asked for the receipt."""
+        first, *others = targets
+        self._tell(first, frame, receipt)
+        if others:
+            headers = [each for each in frame.headers(self._session.dialect) if each[0] != RECEIPT_HEADER]
+            for target in others:
+                self._compose(target, frame.command, headers)
+
+    def _compose(self, target: Target, command: bytes, headers: Headers) -> None:
+        """Send a frame in the client's name. If that fails, the session does without the target."""
+        try:
+            for member in target.live:
+                member.ended -= {value for name, value in headers if command is SUBSCRIBE and name == ID}
+                member.compose(command, headers)
+        except StompError as error:
+            self._router.fault(target, error.message)
+
+    def _placed_at(self, id: bytes | None, destination: bytes) -> Iterator[tuple[Target, Subscription]]:
+        """Yield the targets with an open subscription of this id, or (None) to this destination without an id."""
+        for target in self._router.targets:
+            for member in target.live[:1]:
+                found = _same(member.session.subscriptions, id, destination)
+                if found is not None:
+                    yield target, found
+
+    # Moves
+
+    def follow(self) -> None:
+        """Do what changed phases of moves ask for, as far as it can be done now."""
+        self._memo = None
+        while self._router.step():
+            pass
+        waits = any(member.waits for _, member in self._router.places.values())
+        self._router.unsettled = waits or not self._resubscribe()
+
+    def _resubscribe(self) -> bool:
+        """Make each subscription where it should be now, and end it elsewhere. Return whether all is done."""
+        done = True
+        found: dict[bytes | tuple[bytes, int], list[tuple[Target, Subscription]]] = {}
+        for target in self._router.targets:
+            for member in target.live[:1]:
+                unnamed: dict[bytes, int] = {}
+                for each in member.session.subscriptions:
+                    key: bytes | tuple[bytes, int] = each.id
+                    if not each.named:
+                        number = unnamed[each.destination] = unnamed.get(each.destination, 0) + 1
+                        key = each.destination, number
+                    found.setdefault(key, []).append((target, each))
+        for places in found.values():
+            subscription, there = places[0][1], [target for target, _ in places]
+            wanted = self._router.way(subscription.destination).subscribed
+            headers = [each for each in subscription.headers if each[0] != RECEIPT_HEADER]
+            for target in wanted:
+                if target not in there:
+                    self._compose(target, SUBSCRIBE, headers)
+            ended = [self._end(*each) for each in places if each[0] not in wanted]
+            done = done and all(ended)
+            if subscription.named:
+                self._subscribed[subscription.id] = wanted if all(ended) else (*wanted, *there)
+        return done
+
+    def _end(self, target: Target, subscription: Subscription) -> bool:
+        """End a subscription, unless deliveries on it await their ACK. Return whether it was ended."""
+        id = subscription.id if subscription.named else None
+        own = [
+            (member, found)
+            for member in target.live
+            if (found := _same(member.session.subscriptions, id, subscription.destination)) is not None
+        ]
+        for member, found in own:
+            if member.session.transactions or member.session.ledger.owes(found):
+                return False
+        header = (DESTINATION, subscription.destination) if id is None else (ID, id)
+        self._compose(target, UNSUBSCRIBE, [header])
+        for member, found in own:
+            member.ended |= {found.id}
+        return True
+
+    def uses(self, target: Target) -> bool:
+        """Whether an open transaction of the client is at this target."""
+        return any(each.used and each.target is target for each in self._placed.values())
+
+    def replace(self, target: Target) -> None:
+        """Send what only this target was given, which was left out, to the target that takes its place."""
+        self._memo = None
+        frames: list[Frame] = []
+        for member in target.members:
+            for each in member.session.subscriptions:
+                others = self._placed_at(each.id if each.named else None, each.destination)
+                if all(other is target for other, _ in others):
+                    self._subscribed.pop(each.id, None)
+                    headers = [header for header in each.headers if header[0] != RECEIPT_HEADER]
+                    wire = compose(SUBSCRIBE, headers, self._session.dialect)
+                    frames += member.resender.offline.read(wire)
+            frames += member.take()
+            member.given_up = True
+        for frame in frames:
+            self.send(frame)
 
     def _acknowledge(self, frame: Frame, receipt: bytes | None) -> None:
         """Send an ACK or NACK to the message's broker; if it is cumulative, also to brokers of earlier messages."""
@@ -201,8 +332,14 @@ class Dispatch:
         if delivery is None or delivery.subscription.ack != CUMULATIVE:
             return
         ack = CumulativeAck(frame.command, delivery.subscription.id, delivery.order, name)
-        for other in target.live:
-            if other is not member and other.acknowledge(ack) and placement is not None:
+        each = delivery.subscription
+        acks = [(other, ack) for other in target.live if other is not member]
+        if self._router.phases and name is None:  # a transaction is at one upstream only
+            for place, found in self._placed_at(each.id if each.named else None, each.destination):
+                if place is not target:
+                    acks += [(other, ack._replace(subscription=found.id)) for other in place.live]
+        for other, ack in acks:
+            if other.acknowledge(ack) and placement is not None:
                 placement.bearing.add(other)
 
     def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Target, Member, Delivery | None]:
@@ -227,7 +364,7 @@ class Dispatch:
             if member.session.ledger.dropped:
                 return target, member, None  # its broker may still know the delivery
         subscription = self._header(frame, SUBSCRIPTION)
-        target = self._subscribed.get(subscription or b"", self._router.main)
+        target = self._subscribed.get(subscription or b"", (self._router.main,))[0]
         if target.fans:
             command = frame.command.decode()
             raise ProtocolError(f"{command} names no message that awaits one", receipt=receipt)
@@ -235,12 +372,17 @@ class Dispatch:
 
     # Transactions
 
-    def _place(self, name: bytes | None, target: Target, receipt: bytes | None) -> TransactionTarget | None:
-        """Put this transaction on `target`, and return where it is. Raises `ProtocolError` if it is used elsewhere."""
+    def _place(
+        self, name: bytes | None, target: Target, receipt: bytes | None, either: tuple[Upstream, ...] = ()
+    ) -> TransactionTarget | None:
+        """Put this transaction on `target`, and return where it is: if it is used at one of the upstreams `either`, it
+        stays there. Raises `ProtocolError` if it is used elsewhere.
+        """
         placement = None if name is None else self._placed.get(name)
         if name is None or placement is None:
             return None
-        if placement.target is not target:
+        stays = placement.used and any(each is placement.target.upstream for each in either)
+        if placement.target is not target and not stays:
             if placement.used:
                 shown = name[:64].decode("utf-8", "backslashreplace")
                 where = f"{shown} is at upstream {placement.target}, this belongs to upstream {target}"
@@ -274,21 +416,24 @@ class Dispatch:
         self._placed[name] = placement
         self._tell(self._router.main, frame, receipt)
 
-    def _ended(self, name: bytes | None) -> TransactionTarget | None:
-        """Forget a transaction that ended, and return where it was."""
+    def _ended(self, name: bytes | None, command: bytes) -> TransactionTarget | None:
+        """Forget a transaction that ended by this command, and return where it was. Its copies end, too."""
         placement = None if name is None else self._placed.pop(name, None)
         if placement is not None:
             self._session.kept.give(placement.cost)
+            for member in [each for each in placement.copies if not each.given_up]:
+                with suppress(StompError):
+                    member.compose(command, [(TRANSACTION, name or b"")])
         return placement
 
     def _abort(self, frame: Frame, receipt: bytes | None) -> None:
-        placement = self._ended(self._header(frame, TRANSACTION))
+        placement = self._ended(self._header(frame, TRANSACTION), ABORT)
         self._tell(self._router.main if placement is None else placement.target, frame, receipt)
 
     def _commit(self, frame: Frame, receipt: bytes | None) -> None:
         """Send a COMMIT to the members that have the whole transaction. The COMMIT needs the same quorum as a SEND."""
         name = self._header(frame, TRANSACTION)
-        placement = self._ended(name)
+        placement = self._ended(name, COMMIT)
         if name is None or placement is None or not placement.target.fans:
             target = self._router.main if placement is None else placement.target
             self._tell(target, frame, receipt, crucial=True)
@@ -312,6 +457,11 @@ class Dispatch:
         for member in spoiled:
             if not member.given_up:
                 member.compose(ABORT, [(TRANSACTION, name)])
+
+
+def _same(subscriptions: Subscriptions, id: bytes | None, destination: bytes) -> Subscription | None:
+    """Return the open subscription with this id; without an id, the oldest one to this destination. None: neither."""
+    return subscriptions.oldest(destination) if id is None else subscriptions.named(id)
 
 
 _ORDERS: Final[dict[bytes, Callable[[Dispatch, Frame, bytes | None], None]]] = {

@@ -5,29 +5,44 @@ from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import ClassVar, Final, Literal
 
-from stomprelay.relay.bridge import Tracer
+from stomprelay.relay.bridge import ACKNOWLEDGED, Tracer
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, outvoted
+from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
-from stomprelay.relay.fanout.router import Member, Router, Target
+from stomprelay.relay.fanout.router import COPY, SHADOW, Member, Router, Target
 from stomprelay.relay.guard import Guard
-from stomprelay.relay.link.link import GOODBYE, DisconnectState, Link, broker_lost, not_to_be_had
+from stomprelay.relay.link.link import (
+    DISCONNECTING,
+    GOODBYE,
+    DisconnectState,
+    Link,
+    broker_lost,
+    not_to_be_had,
+)
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import THING
+from stomprelay.session.effects import Send
 from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.errors import Refused, StompError
-from stomprelay.wire.frame import Frame
+from stomprelay.wire.frame import Frame, compose
 from stomprelay.wire.names import (
+    ACK,
+    ACK_HEADER,
+    DESTINATION,
     DISCONNECT,
     ERROR,
+    ID,
     MESSAGE,
     MESSAGE_HEADER,
     RECEIPT,
     RECEIPT_HEADER,
     RECEIPT_ID,
+    SUBSCRIPTION,
 )
 from stomprelay.wire.run import Run
 
@@ -86,6 +101,18 @@ class Fanout:
         waits = sum(member.cost for _, member in self._places.values())
         return waits + THING * self._quorum.confirmations.asked
 
+    def take_over(self, tracer: Tracer | None) -> None:
+        """Go on with a session whose only link has a broker, and that had another flow until now."""
+        self._tracer = tracer
+        self.flowing = True
+        self._router.begin()
+        [member] = self._router.main.members
+        member.connected()
+        unconfirmed = member.resender.unconfirmed
+        self._session.kept.unwatch(unconfirmed)
+        for receipt in [each for each, count in unconfirmed.owed_receipts.items() for _ in range(count)]:
+            self._quorum.confirmations.ask(Confirmation(receipt, [member], 1))
+
     def guarded(self, guard: Guard) -> None:
         """Have this guard judge the client's frames from now on."""
         self.guard = guard
@@ -100,27 +127,41 @@ class Fanout:
     @property
     def full(self) -> bool:
         """Whether the client must not be read from, because in some upstream too few groups have room for frames."""
-        return any(target.full for target in self._router.targets)
+        return any(target.full for target in self._router.targets if not target.spare)
 
     @property
     def crowded(self) -> bool:
         """Whether, after the flow was `full`, the client must still not be read from."""
-        return any(target.crowded for target in self._router.targets)
+        return any(target.crowded for target in self._router.targets if not target.spare)
 
     @property
     def safe(self) -> bool:
         """Whether every frame that must not be lost has a known outcome, and a quorum has received all other frames."""
         pending = self._quorum.confirmations.pending
-        return not pending and all(target.safe for target in self._router.targets)
+        return not pending and all(target.spare or target.safe for target in self._router.targets)
 
     @property
     def settled(self) -> bool:
         """Whether the client sent DISCONNECT and has received everything that it is owed."""
         if self.disconnect is DisconnectState.SENT:
-            told = [member for _, member in self._places.values() if member.disconnecting]
+            told = [member for member in self._needed if member.disconnecting]
             whole = all(member.safe and not member.holds for member in told)
             return self.disconnect_receipt is None and whole
         return self.disconnect is DisconnectState.CONFIRMED
+
+    @property
+    def _needed(self) -> list[Member]:
+        """The members that get more than copies."""
+        return [member for target, member in self._places.values() if not target.spare]
+
+    def standing(self, move: Move) -> tuple[bool, str] | None:
+        """See `Router.standing`. None: the session began before the move was configured."""
+        return self._router.standing(move) if move in self._router.phases else None
+
+    @property
+    def behind(self) -> bool:
+        """Whether the session has to follow a move. If so, call `to_broker`, also without frames."""
+        return self._router.behind
 
     def passes(self) -> list[Pass]:
         """Return an empty list, because the relay looks at each frame."""
@@ -129,12 +170,16 @@ class Fanout:
     def opened(self) -> list[Link]:
         """Return the links that must `seek` a broker, because their upstream is newly used or they left a broker."""
         opened, self._router.opened = self._router.opened, []
+        if opened:
+            self.links = list(self._places)
         return opened
 
     # Carrying frames
 
     def to_broker(self, now: float, most: int = TURN) -> None:
         """Carry the frames that the client's leg has, at most `most` and not more than one turn's work."""
+        if self._router.phases and self._router.behind:
+            self._follow(now)
         count = 0
         frames = self._client.decoder.frames()
         if self.guard.active:
@@ -157,6 +202,21 @@ class Fanout:
             if len(self.links) != len(self._places):
                 self.links = list(self._places)
             self._leave_flooded(now)
+
+    def _follow(self, now: float) -> None:
+        """Follow moves as far as possible now. Leave NEW where all of its moves are off again."""
+        self._dispatch.follow()
+        for target in self._router.given_back:
+            self._left_out(target, "it was not there", now)
+        for target in self._router.idle:
+            for member in target.members:
+                link = member.link
+                if link.up and link.connection.leg.state is LegState.CONNECTED:
+                    member.flush(now)
+                    self._outbox.put(Send(link.connection.leg, DISCONNECTING))
+                self._forget_copies(target, member)
+                link.end()
+            self._router.forget(target)
 
     def _leave_flooded(self, now: float) -> None:
         """Leave brokers for which too many bytes wait, then write the collected frames."""
@@ -193,7 +253,9 @@ class Fanout:
             if early and frame.command is not ERROR:
                 return NOTHING
             if frame.command is MESSAGE:
-                if self._ends:
+                if self._ends or (member.ended and self._is_late(member, frame)):
+                    return NOTHING
+                if target.new and self._is_copy(member, frame, now):
                     return NOTHING
                 if member.erred:
                     self.erred = False  # the broker goes on
@@ -226,6 +288,33 @@ class Fanout:
                 self._outbox.send(self._client, data, now)
             self._quorum.confirmed_late(member, now)
 
+    @staticmethod
+    def _is_late(member: Member, frame: Frame) -> bool:
+        """Return whether a MESSAGE is for a subscription with ACKs that a move has ended: the broker keeps it."""
+        id = frame.header(SUBSCRIPTION, member.link.connection.leg.dialect)
+        found = member.session.subscriptions.delivered(id, b"") if id in member.ended else None
+        return found is not None and found.ack != AUTO
+
+    def _is_copy(self, member: Member, frame: Frame, now: float) -> bool:
+        """Return whether a MESSAGE is the copy of a SEND whose original went to OLD, so that it is not for the client.
+        If the broker awaits an ACK, it gets one.
+        """
+        leg, session = member.link.connection.leg, member.session
+        if SHADOW not in (frame.header(COPY, leg.dialect) or b""):
+            return False
+        names, destination = frame.header(SUBSCRIPTION, leg.dialect), frame.header(DESTINATION, leg.dialect)
+        subscription = session.subscriptions.delivered(names, destination or b"")
+        if subscription is None or subscription.ack == AUTO:
+            return True
+        if session.ledger.owes(subscription):
+            return False  # its ACK could cover what the client has not acknowledged; it is marked
+        headers = [
+            (name, frame.header(ACK_HEADER if name == ID else name, leg.dialect) or b"")
+            for name in ACKNOWLEDGED[leg.dialect.delivery]
+        ]
+        self._outbox.send(leg, compose(ACK, headers, leg.dialect), now)
+        return True
+
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
         if receipt is None:
@@ -250,14 +339,20 @@ class Fanout:
             if receipt is not None:
                 member.link.broker_leaves()
             return False
+        if member.ended and member.link.connection.product.crossed(frame):
+            counters["errors_withheld"] += 1  # the client did not end what it is about
+            return False
         member.resender.refused(receipt)
+        text = (frame.header(MESSAGE_HEADER, leg.dialect) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
+        reason = f"it answered ERROR: {text}" if text else "it answered ERROR"
+        self._router.fault(target, reason)
+        if target.optional and self._left_out(target, reason, now):
+            return False
         if not target.fans:
             self.erred = True
             member.erred = True
             counters["errors_passed"] += 1
             return True
-        text = (frame.header(MESSAGE_HEADER, leg.dialect) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
-        reason = f"it answered ERROR: {text}" if text else "it answered ERROR"
         if receipt is not None and asked:
             member.reason = reason
             counters["fanout_errors"] += 1
@@ -290,6 +385,9 @@ class Fanout:
 
     def _unable(self, target: Target, member: Member, error: StompError, now: float) -> None:
         """A frame cannot be sent to a group: a fan-out gives the group up. Raises the error for a single broker."""
+        self._router.fault(target, error.message)
+        if target.optional and self._left_out(target, error.message, now):
+            return
         if not target.fans:
             self._quorum.confirmations.refuse(member, error.receipt or b"")
             raise error
@@ -302,6 +400,14 @@ class Fanout:
     def lost(self, link: Link, now: float) -> None:
         """The link lost its broker and will seek another. Raises `StompError` if the session cannot survive this."""
         target, member = self._places[link]
+        if target.spare:
+            self._forget_copies(target, member)
+            if self.disconnect is not DisconnectState.NONE:
+                link.end()  # nothing more is sent there
+                return
+        if not target.upstream.movable and target.optional and self._left_out(target, "it was lost", now):
+            self._go_on(now)
+            return
         try:
             self._quorum.lost(target, member, now)
         finally:
@@ -309,9 +415,22 @@ class Fanout:
                 raise broker_lost(target.upstream, self.disconnect_receipt)
         self._go_on(now)
 
+    def review(self, link: Link, now: float) -> None:
+        """Look for SENDs that a broker did not confirm in time, see `Resender.review`. Raises as `lost` does."""
+        target, member = self._places[link]
+        self._quorum.doubted(target, member, member.overdue(now), now)
+        self._go_on(now)
+
+    def passed_over(self, link: Link, receipt: bytes) -> None:
+        """The client gets an ERROR in place of this receipt, and the session goes on."""
+        self._quorum.confirmations.refuse(self._places[link][1], receipt)
+
     def given_up(self, link: Link, now: float) -> None:
         """The link found no broker. Raises `StompError` if the other groups are too few for the quorum."""
         target, member = self._places[link]
+        if self._left_out(target, link.reason or "it could not be had", now):
+            self._go_on(now)
+            return
         if not target.fans:
             raise not_to_be_had(link, self.disconnect_receipt)
         self._quorum.give_up(target, member, link.reason, now)
@@ -320,6 +439,9 @@ class Fanout:
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
         """Return the ERROR with which a broker refused CONNECT, or None if others are enough. May raise `Refused`."""
         target, member = self._places[link]
+        if self._left_out(target, "it answered CONNECT with ERROR", now):
+            self._go_on(now)
+            return None
         try:
             self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
             self._go_on(now)
@@ -335,23 +457,54 @@ class Fanout:
 
     def unanswered(self) -> list[Link]:
         """Return the links whose brokers still owe an answer. They may be leaving their brokers."""
-        there = [each for _, each in self._places.values() if each.up or each.link.leaving]
+        there = [each for each in self._needed if each.up or each.link.leaving]
         return [each.link for each in there if not each.safe or self._awaits(each)]
 
     @property
     def lacking(self) -> list[Link]:
         """The links of the groups that have not confirmed everything, even if a quorum has it."""
-        return [link for link, (_, member) in self._places.items() if not member.safe]
+        return [member.link for member in self._needed if not member.safe]
 
     def write_off(self, link: Link) -> int:
         """Give a group up, and expect no more answers from it. Return the number of SENDs that the group did not
         confirm, including SENDs that it was not sent.
         """
-        _, member = self._places[link]
+        target, member = self._places[link]
+        if target.spare:
+            self._forget_copies(target, member)
         member.given_up = True
         member.reason = link.reason
         self._quorum.confirmations.leave(member)
         return member.write_off()
+
+    def _forget_copies(self, target: Target, member: Member) -> None:
+        """Forget the copies that a broker has not confirmed, and count them as failed."""
+        self._router.fault(target, "", member.write_off())
+
+    def _left_out(self, target: Target, reason: str, now: float) -> bool:
+        """Return whether the session goes on without the NEW of a move, at OLD, until the next phase. OLD then gets
+        what NEW did not confirm. Raises as `to_broker` does.
+        """
+        router = self._router
+        if target.upstream.name in router.left_out:
+            return True
+        if not router.replaceable(target) or self._dispatch.uses(target):
+            return False
+        spare = target.spare
+        router.leave_out(target, reason)
+        decided: list[Confirmation[Member]] = []
+        for member in target.members:
+            self._outbox.put(given_up(member.link.group, member.link.broker, target.upstream, reason))
+            decided += self._quorum.released(member)
+            decided += self._quorum.confirmations.replaced(member)
+            member.reason = reason
+            if spare:
+                self._forget_copies(target, member)
+        self._dispatch.replace(target)
+        for member in target.members:
+            member.link.end()
+        self._quorum.announce(decided, now)
+        return True
 
     def finish(self, now: float) -> None:
         """The client will send no more: send DISCONNECT as soon as everything that was sent before is safe."""
@@ -372,7 +525,7 @@ class Fanout:
         Raises `StompError` if the served brokers lack SENDs that only the others were given, or refused them.
         """
         for target in self._router.targets:
-            if target.wanting and not self._ends:
+            if target.wanting and not (self._ends or target.spare):
                 if not target.fans:
                     raise broker_lost(target.upstream, self.disconnect_receipt)
                 raise target.failure(target.wanting, self.disconnect_receipt)
@@ -389,7 +542,7 @@ class Fanout:
                     member.link.end()
             for member in there:
                 self._disconnect_from(member, now)
-            if self._asked is not None and there:
+            if self._asked is not None and there and not target.spare:
                 self._awaited += 1
                 owing = [each for each in there if confirmations.owing(each) or each.holds]
                 confirmations.ask(Confirmation(self._asked, there, min(target.quorum, len(there)), owing))
@@ -438,7 +591,7 @@ class Fanout:
         """Write the collected frames, give the client its receipts, and send a waiting DISCONNECT if all is safe."""
         decided: list[Confirmation[Member]] = []
         failures: list[StompError] = []
-        for target, member in self._places.values():
+        for target, member in [*self._places.values()]:
             try:
                 try:
                     member.flush(now)
@@ -446,17 +599,21 @@ class Fanout:
                     self._unable(target, member, error, now)
                 if target.fans:
                     self._quorum.poisoned(target, member, now)
+                elif target.optional and (refused := member.resender.take_refused()):
+                    self._unable(target, member, refused[0], now)
             except StompError as error:
                 failures.append(error)
             decided += self._quorum.released(member)
             member.link.pace(crowded=self.crowded)
+            if not target.optional and target.upstream is not self._router.main.upstream and target.full:
+                self._router.fault(target, "too much waits for it", 0)
         for failure in failures:
             raise failure
         self._quorum.announce(decided, now)
         if self.disconnect is DisconnectState.WAITING:
-            if self.safe and any(member.up for _, member in self._places.values()):
+            if self.safe and any(member.up for member in self._needed):
                 self.send_disconnect(now)
         elif self.disconnect is DisconnectState.SENT:
-            for _, member in self._places.values():
+            for member in self._needed:
                 if member.up and not member.disconnecting and member.safe:
                     self._disconnect_from(member, now)

@@ -8,10 +8,11 @@ from typing import Final, Generic, TypeVar
 
 from stomprelay.relay.effects import Outbox, give_receipts, given_up, left, outvoted
 from stomprelay.relay.fanout.router import Member, Router, Target
+from stomprelay.relay.resend.resender import NotAccepted
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
-from stomprelay.wire.errors import Refused
+from stomprelay.wire.errors import Refused, StompError
 
 Party = TypeVar("Party", bound=Hashable)
 
@@ -74,7 +75,8 @@ class Confirmations(Generic[Party]):
     """The confirmations of one client, by receipt. If several requests to a party have the same receipt, the party
     answers them in the order in which they were asked.
 
-    `confirm`, `release`, `refuse` and `leave` return the confirmations that are decided now by the party's answer.
+    `confirm`, `release`, `refuse`, `leave` and `replaced` return the confirmations that are decided now by the party's
+    answer.
     """
 
     pending: int = 0
@@ -127,6 +129,15 @@ class Confirmations(Generic[Party]):
             while (asked := self.awaited(party, receipt)) is not None:
                 answer = self.release if leniently and not asked.crucial else self.refuse
                 decided += answer(party, receipt)
+        return decided
+
+    def replaced(self, party: Party) -> list[Confirmation[Party]]:
+        """Another party will be asked for what is `crucial` in place of this one. The rest need not be confirmed."""
+        decided: list[Confirmation[Party]] = []
+        for receipt in [receipt for receipt, asked in self._first if asked == party]:
+            while (asked := self.awaited(party, receipt)) is not None:
+                asked.hidden = asked.hidden or asked.crucial
+                decided += self.release(party, receipt)
         return decided
 
     def owing(self, party: Party) -> bool:
@@ -206,24 +217,29 @@ class Quorum:
         self.announce(self.confirmations.refuse(member, receipt), now)
 
     def poisoned(self, target: Target, member: Member, now: float) -> None:
-        """Record frames that made a group's brokers close. A frame that awaits an answer is refused. Any other frame is
-        a fault of the broker. Raises as `refused` and `fault` do.
+        """Record frames that made a group's brokers close, and SENDs that a broker did not confirm in time. A frame
+        that awaits an answer is refused. Any other frame is a fault of the broker, but no SEND, which was counted.
+        Raises as `refused` and `fault` do.
         """
-        for error in member.resender.take_refused():
+        for error in member.link.take_refused():
             reason = error.detail or error.message
             self._outbox.put(outvoted(member.link.group, target.upstream, reason))
             self._session.counters["fanout_errors"] += 1
             if self.confirmations.awaited(member, receipt := error.receipt or b"") is not None:
                 member.reason = reason
                 self.refused(member, receipt, now)
-            else:
+            elif not isinstance(error, NotAccepted):
                 self.fault(target, member, reason, now)
 
     # Groups that fail
 
     def lost(self, target: Target, member: Member, now: float) -> None:
         """A group lost its broker. Raises `StompError` for an unknown outcome that the client must be told."""
-        for failure in member.lost(now):
+        self.doubted(target, member, member.lost(now), now)
+
+    def doubted(self, target: Target, member: Member, failures: Iterable[StompError], now: float) -> None:
+        """A group did not do what it was sent, or nobody knows whether it did. Raises as `lost` does."""
+        for failure in failures:
             if not target.fans or failure.receipt is None:
                 raise failure
             member.reason = failure.detail or failure.message

@@ -7,20 +7,26 @@ from typing import Final, NamedTuple
 
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.listener import Listener, Route
+from stomprelay.relay.model.move import Move, Phase
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.resend.resender import Resender
-from stomprelay.relay.resend.unconfirmed import unknown_outcome
+from stomprelay.relay.resend.resender import AGAIN, Resender
+from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
 from stomprelay.session.delivery import THING, Delivery
 from stomprelay.session.leg import LegState
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DeliveryNaming, Headers
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import Frame, compose
-from stomprelay.wire.names import ID, MESSAGE_ID, SUBSCRIPTION, TRANSACTION
+from stomprelay.wire.names import ID, MESSAGE_ID, SEND, SUBSCRIPTION, TRANSACTION
 
 TOPICS: Final = (b"/topic/", b"/temp-topic/", b"/exchange/", b"topic://", b"jms.topic.")
 """The beginnings of destinations that are not queues. Each is used by one product or another."""
+
+COPY: Final = b"relay-copy"
+"""A header with the same value in all copies of a SEND, so that consumers recognise copies."""
+SHADOW: Final = b"-shadow-"
+"""The middle of the value for what NEW gets in the phase `shadow`, between the session's name and a number."""
 
 _MOST_KNOWN: Final = 4096
 """How many destinations are remembered, each with its target."""
@@ -40,11 +46,11 @@ class Member:
     """A link with a resender, and the frames that wait, in order, until its broker can be written to again. If the
     broker is lost, the resender keeps these frames.
 
-    `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `erred`: the
-    group's last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed
-    something. `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words
-    for a client. `short`: the group missed SENDs while it was `full`. `sole`: since it was last `safe`, it was sent
-    SENDs that no other group has.
+    `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `ended`: ids of
+    subscriptions that a move ended. `erred`: the group's last frame was an ERROR that answers no request. `faults`: the
+    broker's errors since it last confirmed something. `given_up`: the group is left out for the rest of the session.
+    `reason`: what went wrong last, in words for a client. `short`: the group missed SENDs while it was `full`. `sole`:
+    since it was last `safe`, it was sent SENDs that no other group has.
     """
 
     link: Link
@@ -53,6 +59,7 @@ class Member:
     session: Session = field(init=False)
     blocked: bool = False
     disconnecting: bool = False
+    ended: frozenset[bytes] = frozenset()
     erred: bool = False
     faults: int = 0
     given_up: bool = False
@@ -125,6 +132,22 @@ class Member:
     def holds(self) -> bool:
         """Whether the broker alone was sent SENDs without a receipt, and has not shown that it has them."""
         return self.sole and self.link.unproved > 0
+
+    def take(self) -> list[Frame]:
+        """Forget and return the client's SENDs that are not confirmed, because another upstream gets them. Those that
+        the broker may have are marked. Copies are only forgotten.
+        """
+        frames: list[Frame] = []
+        for kept in self.resender.unconfirmed.take():
+            for each in self.resender.offline.read(kept.wire):
+                again = kept.sent and each.command is SEND
+                lines = b"\n" + AGAIN + each.data[each.head : each.body]
+                frames.append(each.with_lines(lines) if again else each)
+        for wire in self._waiting:
+            if isinstance(wire, bytes) and wire.startswith(SEND):
+                frames += self.resender.offline.read(wire)
+        self.write_off()
+        return [each for each in frames if SHADOW not in (each.raw(COPY) or b"")]
 
     def write_off(self) -> int:
         """Forget the waiting and the unconfirmed frames. Return the number of SENDs among them."""
@@ -223,14 +246,23 @@ class Member:
         """There is a new broker: reset everything that belonged to the old one."""
         self._there = True
         self.blocked = self.disconnecting = False
+        self.ended = frozenset()
+
+    def overdue(self, now: float) -> list[StompError]:
+        """Refuse what the broker did not confirm in time. Return errors for COMMITs whose outcome is unknown."""
+        return self._unknown(self.resender.review(now), UNCONFIRMED)
+
+    def _unknown(self, doubts: Iterable[bytes | None], *why: str) -> list[StompError]:
+        failures: list[StompError] = []
+        for receipt in doubts:
+            failures.append(unknown_outcome(receipt, *why))
+            if receipt is not None:
+                self.resender.refused(receipt)
+        return failures
 
     def lost(self, now: float) -> list[StompError]:
         """The broker is lost: keep waiting frames for the next one. Return errors for frames that cannot be kept."""
-        failures: list[StompError] = []
-        for receipt in self.resender.lost(by=self.link.dropped_by, now=now):
-            failures.append(unknown_outcome(receipt))
-            if receipt is not None:
-                self.resender.refused(receipt)
+        failures = self._unknown(self.resender.lost(by=self.link.dropped_by, now=now))
         waiting, self._waiting = self._waiting, deque()
         self._size = 0
         self._there = self.blocked = self.disconnecting = False
@@ -245,14 +277,18 @@ class Member:
 
 
 class Target:
-    """One upstream of a session, with a member for each group. `quorum`: how many members must confirm a frame."""
+    """One upstream of a session, with a member for each group. `quorum`: how many members must confirm a frame.
+    `new`: a move leads there. `optional`: no SEND of the client goes there. `spare`: only copies of SENDs do, for which
+    nobody waits.
+    """
 
-    __slots__ = ("members", "quorum", "upstream")
+    __slots__ = ("members", "new", "optional", "quorum", "spare", "upstream")
 
     def __init__(self, upstream: Upstream, links: Iterable[Link], outbox: Outbox) -> None:
         self.upstream = upstream
         self.members = [Member(link, link.resender, outbox) for link in links if link.resender is not None]
         self.quorum = min(upstream.quorum, len(self.members))
+        self.new = self.optional = self.spare = False
 
     def __str__(self) -> str:
         return self.upstream.name
@@ -341,11 +377,27 @@ class Target:
         return Refused("the quorum cannot be reached", f"{needed}; failed: {failed}", receipt=receipt)
 
 
+class Way(NamedTuple):
+    """Where a destination's frames go: SENDs to `target`, and a copy of each to `copy`; subscriptions to all of
+    `subscribed`, of which the first answers the client. `move`: the move that leads there. `either`: its two upstreams,
+    at each of which a transaction may stay.
+    """
+
+    target: Target
+    subscribed: tuple[Target, ...]
+    copy: Target | None = None
+    move: Move | None = None
+    either: tuple[Upstream, ...] = ()
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Router:
-    """The targets of a session: `main` for the listener's own upstream, others by route. `links` makes the links of an
-    upstream. `places` has the target and the member of each link. `opened`: links that must seek a broker, because
-    they are new or left their broker.
+    """The targets of a session: `main` for the listener's own upstream, others by routes and moves. `links` makes the
+    links of an upstream. `places` has the target and the member of each link. `opened`: links that must seek a broker,
+    because they are new or left their broker.
+
+    `phases`: how far the session has followed each move. `unsettled`: some subscriptions are not yet where they should
+    be. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD.
     """
 
     _listener: Listener
@@ -354,28 +406,51 @@ class Router:
     targets: list[Target] = field(default_factory=list)
     places: dict[Link, tuple[Target, Member]] = field(default_factory=dict)
     main: Target = field(init=False)
-    _known: dict[bytes, Target] = field(default_factory=dict)
+    _known: dict[bytes, Way] = field(default_factory=dict)
     opened: list[Link] = field(default_factory=list)
+    phases: dict[Move, Phase] = field(init=False)
+    unsettled: bool = False
+    left_out: dict[str, str] = field(default_factory=dict)
+    _plain: Way = field(init=False)
 
     def __post_init__(self) -> None:
+        self.phases = {move: move.phase for move in self._listener.moves}
         self.main = self._open(self._listener.upstream)
+        self._plain = Way(self.main, (self.main,))
 
     @property
     def forks(self) -> bool:
         """Whether destinations lead to more than one upstream."""
         return bool(self._listener.routes)
 
-    def target(self, destination: bytes) -> Target:
-        """Return the target for a destination. The first use of a target makes its links: see `Fanout.opened`."""
+    def way(self, destination: bytes) -> Way:
+        """Return where a destination leads. The first use of a target makes its links: see `Fanout.opened`."""
         if not self.forks:
-            return self.main
-        target = self._known.get(destination)
-        if target is None:
-            target = self._open(self._listener.routed(destination))
+            return self._plain
+        way = self._known.get(destination)
+        if way is None:
+            way = self._find(destination)
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[destination] = target
-        return target
+            self._known[destination] = way
+        return way
+
+    def _find(self, destination: bytes) -> Way:
+        old, route = self._listener.unmoved(destination), self._listener.moving(destination)
+        move = None if route is None else route.move
+        phase = Phase.OFF if move is None else self.phases[move]
+        new = old if route is None else route.upstream
+        if phase is Phase.OFF or new is old or new.name in self.left_out:
+            target = self._open(old)
+            return Way(target, (target,), None, move, (old, new))
+        target = self._open(new)
+        if phase is Phase.DONE:
+            return Way(target, (target,), None, move, (old, new))
+        there = self._open(old)
+        if phase is Phase.SHADOW:
+            return Way(there, (there,), target, move, (old, new))
+        first, second = (target, there) if phase.sends_new else (there, target)
+        return Way(first, (first, second), None, move, (old, new))
 
     def _open(self, upstream: Upstream) -> Target:
         for target in self.targets:
@@ -386,4 +461,117 @@ class Router:
         self.targets.append(target)
         self.places.update((member.link, (target, member)) for member in target.members)
         self.opened += links
+        self._weigh()
         return target
+
+    # Moves
+
+    def begin(self) -> None:
+        """Begin each move with its first phase, because the session is older than the moves."""
+        self.phases = dict.fromkeys(self.phases, Phase.OFF)
+        self._weigh()
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is something to `step` or to settle, because the phase of a move has changed."""
+        return self.unsettled or any(phase is not move.phase for move, phase in self.phases.items())
+
+    def step(self) -> bool:
+        """Follow one move by one phase, if that is possible now. Return whether it was."""
+        if any(member.waits for _, member in self.places.values()):
+            return False  # its subscriptions are not known yet
+        for route in self._listener.routes:
+            move = route.move
+            if move is None or self.phases[move] is move.phase:
+                continue
+            phase = self.phases[move].toward(move.phase)
+            target = next((each for each in self.targets if each.upstream is route.upstream), None)
+            if target is not None and route.upstream.name in self.left_out:
+                self.forget(target)  # the next phase tries again
+                target = None
+            if target is not None:
+                if phase is Phase.NEW and not (self.phases[move].sends_new or target.ready):
+                    continue
+                if phase is Phase.SHADOW and not target.safe:
+                    continue
+            if target is not None and target.spare and phase is Phase.BOTH:
+                for member in target.members:  # nobody waits for copies that are on their way
+                    move.fault("", 0 if member.up else member.write_off())
+                    member.write_off()
+            self.phases[move] = phase
+            self._known.clear()
+            self._weigh()
+            return True
+        return False
+
+    def standing(self, move: Move) -> tuple[bool, str]:
+        """Return whether the session has followed a move to its phase; and why it does without NEW, or ""."""
+        upstreams = [each.upstream for each in self._listener.routes if each.move is move]
+        reason = "".join([self.left_out.get(each.name, "") for each in upstreams])
+        there = all(each.ready for each in self.targets if each.upstream in upstreams)
+        return self.phases[move] is move.phase and not self.unsettled and (there or bool(reason)), reason
+
+    def replaceable(self, target: Target) -> bool:
+        """Whether the session can do without a target: no SEND must reach it, or it never had a broker."""
+        if target.upstream is self._listener.upstream or target.fans:
+            return False
+        ways = [each.move for each in self._listener.routes if each.upstream is target.upstream]
+        return None not in ways and (target.optional or all(each.link.fresh for each in target.members))
+
+    def leave_out(self, target: Target, reason: str) -> None:
+        """Do without this target, which is `replaceable`, until the next phase."""
+        self.left_out[target.upstream.name] = reason
+        self._known.clear()
+        self._weigh()
+
+    def fault(self, target: Target, reason: str, count: int = 1) -> None:
+        """Record in the moves to this target that something went wrong there. Moves that are done are not judged."""
+        for route in self._listener.routes:
+            move = route.move if route.upstream is target.upstream else None
+            if move is not None and self.phases[move] not in (Phase.OFF, Phase.DONE):
+                move.fault(reason, count)
+
+    @property
+    def given_back(self) -> list[Target]:
+        """The targets with SENDs that they did not confirm and whose moves go back, while no broker is there."""
+        back = [
+            each.upstream for each in self._listener.routes if each.move and not each.move.phase.sends_new
+        ]
+        return [
+            each
+            for each in self.targets
+            if each.optional and each.upstream in back and not (each.spare or each.safe or each.ready)
+        ]
+
+    @property
+    def idle(self) -> list[Target]:
+        """The targets of moves that are all off again."""
+        used = {each.upstream.name for each in self._listener.routes if self._phase(each) is not Phase.OFF}
+        free = [] if self.unsettled else [each for each in self.targets if each.new and each.optional]
+        return [each for each in free if each.upstream.name not in used]
+
+    def _phase(self, route: Route) -> Phase:
+        return Phase.DONE if route.move is None else self.phases[route.move]
+
+    def forget(self, target: Target) -> None:
+        """Forget a target that is left out or `idle`."""
+        self.left_out.pop(target.upstream.name, None)
+        self.targets.remove(target)
+        for member in target.members:
+            del self.places[member.link]
+
+    def _weigh(self) -> None:
+        """Decide for each target which of the client's frames depend on it now."""
+        moving = {each.upstream.name for each in self._listener.routes if each.move is not None}
+        sent, subscribed = {self._listener.upstream.name}, set[str]()
+        for route in self._listener.routes:
+            phase = self._phase(route)
+            if phase.sends_new:
+                sent.add(route.upstream.name)
+            if phase.subscribes_new:
+                subscribed.add(route.upstream.name)
+        for target in self.targets:
+            name = target.upstream.name
+            target.new = name in moving
+            target.optional = name not in sent or name in self.left_out
+            target.spare = target.optional and (name not in subscribed or name in self.left_out)

@@ -1,6 +1,6 @@
 """A session's link to one group of brokers: the broker that the session has, or the search for one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from math import inf
@@ -25,7 +25,7 @@ from stomprelay.session.handshake import Accord, Offer, spell_versions, versions
 from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.errors import StompError
+from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import CONNECTED, VERSION
 
@@ -229,6 +229,10 @@ class Schedule:
         if self.passes:
             self._delay = self._options.initial_delay
         self._found_at = -inf if self._start else now
+
+    def explained(self) -> None:
+        """A frame that is not sent again was why brokers were lost: pauses are short again after the next loss."""
+        self._found_at = -inf
 
     def ended(self) -> None:
         """The attempt is over, with or without success: the session is not on its way to a broker any more."""
@@ -544,10 +548,16 @@ class Link:
                 self.listener.limits,
                 most=upstream.resend_buffer,
                 confirm=upstream.confirm,
+                patience=upstream.confirm_timeout,
             )
         self._schedule = Schedule(self.group, upstream.reconnect_rate, self._chance, offer)
 
     # State of the link
+
+    @property
+    def offered(self) -> Offer:
+        """What brokers are sent in CONNECT. Raises `AssertionError` if the session ends with its broker."""
+        return self._search.offer
 
     @property
     def up(self) -> bool:
@@ -855,8 +865,15 @@ class Link:
         self.session.counters["brokers_lost"] += 1
         self.recovering = True
         self._goes_back()
-        careful = self.resender is not None and self.resender.cautious
-        connection.broker.health.lost(suspect=careful or connection.done or connection.silent)
+        suspect = self.resender is not None and self.resender.suspect
+        connection.broker.health.lost(suspect=suspect or connection.done or connection.silent)
+
+    def take_refused(self) -> Sequence[Refused]:
+        """Return the errors of `Resender.take_refused`. The brokers were lost because of these frames."""
+        refused = () if self.resender is None else self.resender.take_refused()
+        if refused:
+            self._search.explained()
+        return refused
 
     def queue_sent(self, count: int) -> None:
         """Count SENDs to queues of the present broker."""

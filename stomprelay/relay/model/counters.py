@@ -37,6 +37,7 @@ COUNTERS: Final = {
     "sessions_given_up": "connected clients that got an ERROR because no broker was available any more",
     "frames_resent": "frames that were sent again because the lost broker had not confirmed them",
     "poison_refused": "frames that are not sent again because brokers closed the connection for them",
+    "sends_overdue": "SENDs that are not sent again because a broker answered later frames, but not these in time",
     "acks_stale": "ACKs and NACKs that were dropped because the broker of their message was lost",
     "possibly_lost": (
         "SENDs that no broker may have had, and that were not sent again; in a fan-out, for each group that may lack "

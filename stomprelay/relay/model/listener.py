@@ -8,6 +8,7 @@ from fnmatch import translate
 from functools import cached_property
 from typing import Final
 
+from stomprelay.relay.model.move import Move
 from stomprelay.relay.model.rates import NO_RATES, RateLimits
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
@@ -29,11 +30,14 @@ class Match(Enum):
 
 @dataclass(frozen=True)
 class Route:
-    """Matching destinations go to `upstream`. If several routes match, the first one decides."""
+    """Matching destinations go to `upstream`; with a `move`, as far as its phase says. If several routes match, the
+    first one decides. Routes with a move and those without one are two lists in this respect.
+    """
 
     match: Match
     pattern: str
     upstream: Upstream
+    move: Move | None = None
     _matches: Callable[[str], object] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -164,8 +168,26 @@ class Listener:
         return sum(4 * (self.limits.body + buffer) for buffer in groups)
 
     def routed(self, destination: bytes) -> Upstream:
-        """Return the upstream for a destination."""
+        """Return the upstream to which SENDs to a destination go now."""
+        route = self.moving(destination)
+        move = None if route is None else route.move
+        return route.upstream if route and move and move.phase.sends_new else self.unmoved(destination)
+
+    def unmoved(self, destination: bytes) -> Upstream:
+        """Return the upstream for a destination, as if there were no moves."""
         for route in self.routes:
-            if route.matches(destination):
+            if route.move is None and route.matches(destination):
                 return route.upstream
         return self.upstream
+
+    def moving(self, destination: bytes) -> Route | None:
+        """Return the route with the move that a destination belongs to; None if there is none."""
+        for route in self.routes:
+            if route.move is not None and route.matches(destination):
+                return route
+        return None
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """The moves that the listener's clients follow."""
+        return tuple([each.move for each in self.routes if each.move is not None])

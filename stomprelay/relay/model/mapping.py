@@ -56,12 +56,12 @@ def _number(value: bytes) -> int | None:
 def _period(value: bytes, _: "BrokerMap", session: Session) -> bytes | None:
     """Return the time that is left until a time since 1970; 0: it is over. None: a message does not expire."""
     at = _number(value)
-    return None if not at else b"%d" % max(0, at - session.wall)
+    return None if not at else b"%d" % max(0, at - session.wall())
 
 
 def _epoch(value: bytes, _: "BrokerMap", session: Session) -> bytes | None:
     period = _number(value)
-    return None if period is None else b"%d" % (session.wall + period)
+    return None if period is None else b"%d" % (session.wall() + period)
 
 
 def _size(value: bytes, spoken: "BrokerMap", _: Session) -> bytes | None:
@@ -236,13 +236,13 @@ class BrokerMap:
         """Return the broker's name for a client's, in a frame of this command. Raises `Refused` if there is none."""
         private = self.private
         if private is not None:
-            prefix = private.reads if command is SUBSCRIBE else private.sends
+            prefix = private.reads if command in (SUBSCRIBE, UNSUBSCRIBE) else private.sends
             own = _TEMPORARY.fullmatch(name)
             if own is not None:
                 return b"%b%b%b.%b" % (prefix, _OWN, session.name, own[1])
+            if _OWN in name and command is SUBSCRIBE:
+                raise Refused("a private queue is read by its owner only", "it is", quoted=name)
             if name.startswith(_QUEUE + _OWN):
-                if command is SUBSCRIBE:
-                    raise Refused("a private queue is read by its owner only", "it is", quoted=name)
                 return prefix + name[len(_QUEUE) :]
         return self.names.to_broker(name)
 
@@ -301,7 +301,9 @@ class BrokerMap:
 
     def added(self, command: bytes, place: bytes) -> tuple[tuple[bytes, bytes], ...]:
         """Return the headers that a frame for a client's destination gets, unless the client sent them."""
-        return self._added(command, place) if self.additions and len(place) <= LONGEST else ()
+        if not self.additions:
+            return ()
+        return (self._added if len(place) <= LONGEST else self._find_added)(command, place)
 
     @cached_property
     def _by_command(self) -> dict[bytes, tuple[tuple[HeaderRow, ...], tuple[Lack, ...]]]:
@@ -333,15 +335,24 @@ class BrokerMap:
             if lack.used(first):
                 raise Refused(f"{lack.feature} are not possible at this broker", lack.why)
         if command is NACK and self.nack is not None:
-            return self._nack(first)
+            return self._nack(first, session)
         drop, add = self._headers(command, first, session)
         place = first(DESTINATION)
         if place is not None and not (command is SUBSCRIBE and self.subscribes(place)):
             add += [each for each in self.added(command, place) if first(each[0]) is None]
         if command is SUBSCRIBE:
             self._judge_acks(first(ACK_HEADER), session, known=known)
-        if command in (SUBSCRIBE, UNSUBSCRIBE):
-            self._subscription(place or b"", drop, add, first, session)
+            if self.private is not None and place is not None and _TEMPORARY.fullmatch(place):
+                add += self.private.headers
+        for row in self.subscribed if command in _SUBSCRIBING else ():
+            values = row.client.read(place or b"")
+            if values is not None:
+                drop.append(DESTINATION)
+                add.append((DESTINATION, row.broker.said(values)))
+                if command is SUBSCRIBE:
+                    add += [(name, pattern.said(values)) for name, pattern in row.headers]
+        if command in _SUBSCRIBING and self.product == RABBITMQ and self.clients in _DURABLE:
+            self._durable(_DURABLE[self.clients], drop, add, first, session)
         return Change(tuple(drop), tuple(add))
 
     def change_back(self, first: First, session: Session) -> Change:
@@ -364,9 +375,13 @@ class BrokerMap:
                     add.append((row.becomes, value))
         return drop, add
 
-    def _nack(self, first: First) -> Change:
-        """Return the frame with which the broker does what a NACK is to do."""
+    def _nack(self, first: First, session: Session) -> Change:
+        """Return the frame with which the broker does what a NACK is to do. Raises `Refused`."""
         wanted = self.nack
+        if self.separate and session.subscriptions.cumulative and ACTIVEMQ in (self.clients, self.product):
+            raise Refused(
+                "NACK is not possible at this broker", "it would refuse other messages with ack:client"
+            )
         if self.clients == RABBITMQ and first(_REQUEUE) == b"false" and wanted == REFUSE:
             wanted = DEAD_LETTER
         command = NACKS[self.product].get(wanted or REFUSE)
@@ -386,34 +401,28 @@ class BrokerMap:
                 why = "the broker counts the messages of all subscriptions together, or of each by itself"
                 raise Refused("cumulative ACKs of several subscriptions are not possible at this broker", why)
 
-    def _subscription(
-        self, place: bytes, drop: list[bytes], add: list[tuple[bytes, bytes]], first: First, session: Session
+    @staticmethod
+    def _durable(
+        header: bytes, drop: list[bytes], add: list[tuple[bytes, bytes]], first: First, session: Session
     ) -> None:
-        """Add what a SUBSCRIBE or UNSUBSCRIBE of this destination is at the broker."""
-        if self.private is not None and _TEMPORARY.fullmatch(place):
-            add += self.private.headers
-        for row in self.subscribed:
-            values = row.client.read(place)
-            if values is not None:
-                drop.append(DESTINATION)
-                add.append((DESTINATION, row.broker.said(values)))
-                add += [(name, pattern.said(values)) for name, pattern in row.headers]
-        if self.product == RABBITMQ and self.clients in _DURABLE:
-            name = first(_DURABLE[self.clients])
-            if name is not None:
-                if not session.client_id:
-                    raise Refused("durable subscriptions need a client-id", "CONNECT had none")
-                drop.append(_DURABLE[self.clients])
-                add += [
-                    (b"durable", b"true"),
-                    (b"auto-delete", b"false"),
-                    # RabbitMQ's own queues for subscriptions begin so; rules deny them to other clients.
-                    (b"x-queue-name", b"stomp-subscription-%b.%b" % (session.client_id, name)),
-                ]
+        """Add what a durable subscription is at RABBITMQ: a queue named by the client and the subscription."""
+        name = first(header)
+        if name is None:
+            return
+        if not session.client_id:
+            raise Refused("durable subscriptions need a client-id", "CONNECT had none")
+        drop.append(header)
+        add += [
+            (b"durable", b"true"),
+            (b"auto-delete", b"false"),
+            # RabbitMQ's own queues for subscriptions begin so; rules deny them to other clients.
+            (b"x-queue-name", b"stomp-subscription-%b.%b" % (session.client_id, name)),
+        ]
 
 
 REFUSE, REQUEUE, DEAD_LETTER, DISCARD = NACKING = "refuse", "requeue", "dead-letter", "discard"
 _REQUEUE: Final = b"requeue"
+_SUBSCRIBING: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 _DOES: Final = {None: "refuse", ACTIVEMQ: "put aside", ARTEMIS: "drop", RABBITMQ: "give back"}
 """What a NACK does to a message, in the words of the ERROR."""
 REPLIES: Final = "foreign-replies"

@@ -62,6 +62,9 @@ _RABBITMQ_LEAVES: Final = (
         rb"Reason: \{shutdown,\s*\{connection_closing,\s*\{server_initiated_close,\s*320,\s*<<.*>>\}\}\}",
     ),
 )
+_RABBITMQ_CROSSINGS: Final = (
+    _saying(rb"Subscription not found", rb"(?:There is no current subscription with tag '.*'\.)?\s*"),
+)
 _ACTIVEMQ_LEAVES: Final = (
     # A broker that was stopped, but still has connections, answers every frame with this exception without a cause.
     _saying(
@@ -207,7 +210,8 @@ class Profile:
     product applies `selector`. `cumulative`: a RECEIPT for a SEND means that earlier ones of its `PLACE` are safe.
     `commits_early`: the RECEIPT for COMMIT may come before those of the SENDs. `parts_silently`: over WebSocket there
     is no RECEIPT for DISCONNECT. `goodbyes`: the ERRORs when the product ends connections. `outages`: further ERRORs,
-    in answer to CONNECT, when it serves nobody. `naming`: the product's names for a place.
+    in answer to CONNECT, when it serves nobody. `crossings`: the ERRORs for MESSAGEs that an UNSUBSCRIBE crosses.
+    `naming`: the product's names for a place.
     """
 
     name: str
@@ -219,11 +223,16 @@ class Profile:
     parts_silently: bool = False
     goodbyes: tuple[Saying, ...] = ()
     outages: tuple[Saying, ...] = ()
+    crossings: tuple[Saying, ...] = ()
     naming: Naming = ANY_NAMES
 
     def leaves(self, error: Frame) -> bool:
         """Return whether an ERROR says that the broker ends the connection for a reason of its own."""
         return any(each.said_by(error) for each in self.goodbyes)
+
+    def crossed(self, error: Frame) -> bool:
+        """Return whether an ERROR says only that a MESSAGE and an UNSUBSCRIBE crossed."""
+        return any(each.said_by(error) for each in self.crossings)
 
     def unavailable(self, error: Frame) -> bool:
         """Return whether an ERROR to CONNECT says that the broker serves nobody now: another broker may be tried."""
@@ -254,6 +263,7 @@ RABBITMQ: Final = Profile(
     naming=_RABBITMQ_NAMES,
     goodbyes=_RELAY_LEAVES + _RABBITMQ_LEAVES,
     outages=_RELAY_UNABLE,
+    crossings=_RABBITMQ_CROSSINGS,
 )
 ACTIVEMQ: Final = Profile(
     "activemq",

@@ -43,6 +43,7 @@ class Upstream:
     quorum                 how many groups must confirm a SEND; with several groups (`fanout:`) all get it
     fan_out_queues         whether all groups, and not only one, get a SEND to a queue
     confirm                whether the relay asks for receipts of its own
+    confirm_timeout        how long a broker may take to confirm a SEND while it reads later frames; 0: any time
     resend_buffer          how many bytes are kept for each group of a session before its client is not read from
     reconnect_rate         how many sessions a second return after an outage; 0: any number
     rebalance_rate         how many sessions a second move to a broker that is back; 0: none
@@ -72,6 +73,7 @@ class Upstream:
     quorum: int = 1
     fan_out_queues: bool = True
     confirm: bool = False
+    confirm_timeout: float = 60.0
     resend_buffer: int = 1024 * 1024
     reconnect_rate: float = 2000.0
     rebalance_rate: float = 10.0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
+from math import inf
 from typing import Final
 
 from stomprelay.relay.bridge import Bridge
@@ -160,13 +161,22 @@ Part = Subscription | Kept | tuple[Transaction, bytes]
 """What is sent again and has an answer of its own: a subscription, a kept entry, a frame of an open transaction."""
 
 
-def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
-    """Return the error for the client about a frame that makes brokers close their connections."""
+CLOSES: Final = "the broker closed the connection twice when it was sent"
+SILENT: Final = "the broker did not confirm it in time"
+
+
+class NotAccepted(Refused):
+    """A SEND that no broker accepts. The client gets the ERROR, and its session goes on. RabbitMQ does not accept what
+    a queue rejects: up to 4.2 it closes the connection, later versions do not answer.
+    """
+
+
+def _shown(command: bytes, name: bytes, receipt: bytes | None, why: str) -> str:
+    """Return in words which frame an ERROR is about, and why the client gets it."""
     shown = f"{command.decode()} {name[:200].decode('utf-8', 'backslashreplace')}".rstrip()
     if receipt is not None:
         shown = f"{shown} (receipt {receipt[:200].decode('utf-8', 'backslashreplace')})"
-    why = "the broker closed the connection twice when it was sent"
-    return Refused("a frame cannot be delivered", f"{shown}: {why}", receipt=receipt)
+    return f"{shown}: {why}"
 
 
 class Strike:
@@ -354,7 +364,7 @@ class Sender:
         else:
             receipts = self.unconfirmed.ask_each(run.count)
             self.unconfirmed.keep_run(run, receipts)
-            self._joiner.write(run.asking(receipts))
+            self._joiner.write(self.bridge.asking(run, receipts))
 
     def _send_marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
         """Add a SEND that asks for a receipt, or belongs to a transaction."""
@@ -454,6 +464,14 @@ class Sender:
         """Add a frame of the relay's own."""
         self._joiner.write(self.bridge.compose(command, headers, self.session))
 
+    def check(self) -> bytes:
+        """Add an empty transaction. Return its receipt, which shows that the broker has read all earlier frames."""
+        receipt = self.unconfirmed.ask()
+        self.unconfirmed.cover(receipt)
+        self.compose(BEGIN, [(TRANSACTION, receipt), (RECEIPT_HEADER, receipt)])
+        self.compose(ABORT, [(TRANSACTION, receipt)])
+        return receipt
+
     # Writing
 
     def flush(self, now: float) -> None:
@@ -541,7 +559,7 @@ class Line:
             unconfirmed.set_aside(taken)
             session.counters["frames_resent"] += sum(kept.sends for kept in taken if kept.sent)
         if caution.window == 1 and self._first() is not None:
-            caution.sent(self._check(), None, now)
+            caution.sent(self._sender.check(), None, now)
 
     def unsubscribe(self, *, subscribed: bool) -> None:
         """Add UNSUBSCRIBEs, as many as one turn allows. `subscribed`: the broker was sent the subscriptions."""
@@ -632,15 +650,7 @@ class Line:
         else:
             self._inside.popleft()
             sender.repeat_inside(part[1])
-        return unconfirmed.take_latest() or self._check()
-
-    def _check(self) -> bytes:
-        """Add an empty transaction. Return its receipt, which shows that the broker has read all earlier frames."""
-        receipt = self._sender.unconfirmed.ask()
-        self._sender.unconfirmed.cover(receipt)
-        self._sender.compose(BEGIN, [(TRANSACTION, receipt), (RECEIPT_HEADER, receipt)])
-        self._sender.compose(ABORT, [(TRANSACTION, receipt)])
-        return receipt
+        return unconfirmed.take_latest() or sender.check()
 
     def _drop(self, part: Part) -> None:
         """Remove this part, the first one, from the line for good, and add an error for the client."""
@@ -665,7 +675,11 @@ class Line:
             receipt = None  # the client has it
         self._sender.session.counters["poison_refused"] += 1
         name = names.get(DESTINATION, names.get(TRANSACTION, b""))
-        self._refused.append(poison(command, name, receipt))
+        shown = _shown(command, name, receipt, CLOSES)
+        if command is SEND and isinstance(part, Kept):
+            self._refused.append(NotAccepted("a message was not accepted", shown, receipt=receipt))
+        else:
+            self._refused.append(Refused("a frame cannot be delivered", shown, receipt=receipt))
 
     def _subscribe(self, subscription: Subscription) -> None:
         headers = [
@@ -689,13 +703,25 @@ class Line:
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Check:
+    """Finds out whether the broker has read everything before it. `receipt`: shows that it has. `answered`: it came.
+    `old`: it came before the last `Resender.review`.
+    """
+
+    receipt: bytes
+    answered: bool = False
+    old: bool = False
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Resender:
     """Sends a client's frames to one broker after the other in a group. `unconfirmed`: the frames that are not
     confirmed. `line`: what the broker must be sent first. While there is a line, call `go_on` after each receipt or
     (`Line.hasty`) in the next turn, and do not call `send`.
 
     Call `connected` and `replay` for a broker, `send` and `flush` for frames (without a broker `send` keeps them), and
-    `lost` when the broker is lost. After each call, give the client the receipts of `Unconfirmed.take_given`.
+    `lost` when the broker is lost. After each call, give the client the receipts of `Unconfirmed.take_given`. Call
+    `review` at `review_at`; `patience`: how long a broker may take to confirm a SEND, or 0: any time.
     """
 
     session: Session
@@ -704,6 +730,8 @@ class Resender:
     _: KW_ONLY
     most: InitVar[int]
     confirm: bool
+    patience: float = 0.0
+    review_at: float = inf
     unconfirmed: Unconfirmed = field(init=False)
     refused_frames: list[Refused] = field(default_factory=list)
     line: Line | None = None
@@ -712,6 +740,7 @@ class Resender:
     _at: Broker | None = None
     _sender: Sender | None = None
     _subscribes: bool = True
+    _check: Check | None = None
 
     def __post_init__(self, limits: Limits, most: int) -> None:
         self.offline = Offline(self.session, limits, self.session.kept.room(most))
@@ -733,6 +762,8 @@ class Resender:
     def received(self, receipt: bytes) -> bool:
         """Record a RECEIPT. Return whether it passes: the client asked for it and does not have it yet."""
         self._caution.answered(receipt)
+        if self._check is not None and receipt == self._check.receipt:
+            self._check.answered = True
         return self.unconfirmed.received(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
@@ -744,7 +775,8 @@ class Resender:
 
     def advances(self, receipt: bytes) -> bool:
         """Return whether this RECEIPT, which comes now, confirms more than the relay asks each next broker for."""
-        return self._caution.advances(receipt)
+        checks = self._check is not None and receipt == self._check.receipt
+        return self._caution.advances(receipt) and not checks
 
     def refused(self, receipt: bytes | None) -> None:
         """Record an ERROR. The frame that asked for this receipt, if the ERROR names one, gets no other answer."""
@@ -754,6 +786,48 @@ class Resender:
         else:
             self._caution.answered(receipt)
             self.unconfirmed.refused(receipt)
+
+    # Receipts that do not come
+
+    def watches(self, now: float) -> bool:
+        """Begin to wait for receipts, if any are awaited. Return whether this set `review_at`."""
+        waits = self.unconfirmed.size or not self.unconfirmed.committing.safe
+        if not waits or self.review_at < inf or not self.patience:
+            return False
+        self.review_at = now + self.patience / 2
+        return True
+
+    def review(self, now: float) -> list[bytes | None]:
+        """Refuse the SENDs that the broker did not confirm in time, although it has read later frames (`take_refused`).
+        A broker that reads nothing at present has more time. Then `go_on` and `flush`. Return receipts as `lost` does.
+        """
+        self.review_at = inf
+        unconfirmed, sender, check, doubts = self.unconfirmed, self._sender, self._check, []
+        if check is not None and check.old:
+            for kept in unconfirmed.overdue():
+                self._pass_over(kept)
+            doubts = unconfirmed.committing.overdue()
+        if check is not None and not check.old:
+            check.old = check.answered
+        elif sender is not None and sender.leg.state is not LegState.LEAVING and not self.safe:
+            unconfirmed.mark()
+            self._check = Check(sender.check())
+        else:
+            self._check = None
+        self.watches(now)
+        return doubts
+
+    def _pass_over(self, kept: Kept) -> None:
+        """Refuse kept SENDs: no broker is sent them again."""
+        dialect = self.session.dialect
+        for frame in self.offline.read(kept.wire):
+            receipt, _ = self.offline.marks(frame)
+            if receipt is not None and not self.unconfirmed.owes(receipt):
+                receipt = None  # the client has it
+            self.session.counters["sends_overdue"] += 1
+            shown = _shown(frame.command, frame.header(DESTINATION, dialect) or b"", receipt, SILENT)
+            self.refused_frames.append(NotAccepted("a message was not accepted", shown, receipt=receipt))
+        self.refused(kept.receipt)
 
     # Brokers come and go
 
@@ -775,7 +849,7 @@ class Resender:
         """
         if self._sender is not None:
             self._sender.close()  # what was not written is kept, too
-        self._sender = self.line = None
+        self._sender = self.line = self._check = None
         self._caution.lost(by, now)
         unconfirmed, session = self.unconfirmed, self.session
         session.counters["possibly_lost"] += unconfirmed.unproved
@@ -825,9 +899,11 @@ class Resender:
                 self.line = None
 
     @property
-    def cautious(self) -> bool:
-        """Whether the line waits for answers, because brokers closed their connections during earlier lines."""
-        return self._sender is not None and self._caution.window > 0
+    def suspect(self) -> bool:
+        """Whether the broker, if it closes now, may do so because of a frame: not all are answered. Many clients of one
+        queue that rejects lose their connections at the same time.
+        """
+        return not self.safe or self.unconfirmed.unproved > 0
 
     def take_refused(self) -> Sequence[Refused]:
         """Return the errors for the client about parts that were removed from the line since the last call."""

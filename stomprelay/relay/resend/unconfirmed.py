@@ -12,12 +12,12 @@ from stomprelay.session.delivery import THING
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.run import Run
 
+UNCONFIRMED: Final = "its broker did not confirm it in time"
 
-def unknown_outcome(receipt: bytes | None) -> Refused:
-    """Return the error for a client whose broker was lost after a COMMIT; see `Resender.lost`."""
-    return Refused(
-        "the outcome of a transaction is unknown", "its broker was lost after COMMIT", receipt=receipt
-    )
+
+def unknown_outcome(receipt: bytes | None, why: str = "its broker was lost after COMMIT") -> Refused:
+    """Return the error for a client about a COMMIT that no broker has confirmed; see `Resender.lost`."""
+    return Refused("the outcome of a transaction is unknown", why, receipt=receipt)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -47,6 +47,7 @@ class Committing:
     _committed: dict[bytes, _Pending] = field(default_factory=dict)
     _held: dict[_Pending, None] = field(default_factory=dict)
     _parts: dict[bytes, _Pending] = field(default_factory=dict)
+    _marked: tuple[_Pending, ...] = ()
 
     @property
     def safe(self) -> bool:
@@ -123,12 +124,36 @@ class Committing:
         are its own receipt (None if the client asked for none), and the receipts that the client awaits for SENDs of
         the transaction.
         """
-        doubts: list[bytes | None] = []
-        for pending in (*self._committed.values(), *self._held):
-            doubts.append(None if pending.ours else pending.receipt)
-            doubts += (receipt for receipt in pending.awaited if receipt != pending.own)
+        doubts = self._doubts(self._unanswered)
         for each in (self._open, self._committed, self._held, self._parts):
             each.clear()
+        return doubts
+
+    def mark(self) -> None:
+        """Remember which COMMITs are not answered now, for `overdue`."""
+        self._marked = self._unanswered
+
+    def overdue(self) -> list[bytes | None]:
+        """Forget the COMMITs that were not answered at the last `mark` and still are not. Return receipts as `lost`."""
+        overdue = tuple([pending for pending in self._marked if pending in self._unanswered])
+        doubts = self._doubts(overdue)
+        for pending in overdue:
+            self._held.pop(pending, None)
+            if pending.receipt is not None and self._committed.get(pending.receipt) is pending:
+                del self._committed[pending.receipt]
+            self._release(pending)
+        return doubts
+
+    @property
+    def _unanswered(self) -> tuple[_Pending, ...]:
+        return (*self._committed.values(), *self._held)
+
+    @staticmethod
+    def _doubts(unanswered: tuple[_Pending, ...]) -> list[bytes | None]:
+        doubts: list[bytes | None] = []
+        for pending in unanswered:
+            doubts.append(None if pending.ours else pending.receipt)
+            doubts += (receipt for receipt in pending.awaited if receipt != pending.own)
         return doubts
 
     def _opened(self, name: bytes) -> _Pending:
@@ -221,6 +246,7 @@ class Unconfirmed:
     _waiting: int = 0  # in all rows
     aside: deque[Kept] = field(init=False)
     _latest: bytes | None = None
+    _marked: int = 0
     _by_receipt: dict[bytes, int | deque[int]] = field(default_factory=dict)
     owed_receipts: dict[bytes, int] = field(default_factory=dict)
     _owed_size: int = 0
@@ -370,6 +396,16 @@ class Unconfirmed:
             self._forget(number)
         self.committing.refused(receipt)
         self.settle(receipt)
+
+    def mark(self) -> None:
+        """Remember what is unconfirmed now, for `overdue` and `Committing.overdue`."""
+        self._unfold()
+        self._marked = self._number
+        self.committing.mark()
+
+    def overdue(self) -> list[Kept]:
+        """Return the entries that were unconfirmed at the last `mark` and still are."""
+        return [kept for number, kept in self._kept.items() if number <= self._marked]
 
     def take_late(self) -> list[bytes]:
         """Return the receipts that were held back and may be given now, each once. Give them to the client."""

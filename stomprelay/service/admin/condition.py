@@ -60,6 +60,8 @@ class OwnRelay:
         self.resume = state.pauses.resume
         self.drain = state.sessions.drain
         self.kill = state.sessions.kill
+        self.moves = state.moves.rows
+        self.move = state.moves.order
         self._listing = DeferredLock()
 
     def snapshot(self, *, whole: bool) -> Snapshot:

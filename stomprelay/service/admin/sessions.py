@@ -6,7 +6,7 @@ A response has at most `LARGEST` sessions. `total` is the number of all sessions
 that match, apart from the sessions of earlier pages. If the response does not have all of them, `next` is the value of
 `after` for the next request. If pages are sorted by a figure, which changes meanwhile, a session may occur twice, or
 not at all. Sorted by `session`, each session occurs once. `missing` names the workers that did not answer. The sessions
-of these workers are not included.
+of these workers are not included. With `subscriptions=yes` each session has its subscriptions with their headers.
 
 A relay may have very many sessions. It reads a few sessions in each turn of the reactor, and serves clients in between.
 """
@@ -20,7 +20,14 @@ from typing import Final, NamedTuple
 from twisted.internet.task import deferLater
 
 from stomprelay.relay.relay import Relay
-from stomprelay.service.connection.relay_driver import LONGEST, SessionInfo, destinations, subscribed
+from stomprelay.service.connection.relay_driver import (
+    LONGEST,
+    SessionInfo,
+    SubscriptionInfo,
+    destinations,
+    subscribed,
+    subscriptions,
+)
 from stomprelay.service.state import RelayState
 
 LARGEST: Final = 1000
@@ -81,18 +88,21 @@ Place = tuple[str | float, str, int]
 
 
 class SessionQuery(NamedTuple):
-    """Asks for the first `limit` sessions, in the order of `sort` and after `after`, that match all `filters`."""
+    """Asks for the first `limit` sessions, in the order of `sort` and after `after`, that match all `filters`.
+    `subscriptions`: each with its subscriptions.
+    """
 
     filters: tuple[tuple[str, str], ...] = ()
     sort: str = "session"
     limit: int = USUAL
     after: str = ""
+    subscriptions: bool = False
 
     @classmethod
     def read(cls, arguments: Mapping[bytes, list[bytes]]) -> "SessionQuery":
         """Return the query in the arguments of a URL. Raises `BadRequest`."""
         said: dict[str, str] = {}
-        known = [*_VALUES, "sort", "limit", "after"]
+        known = [*_VALUES, "sort", "limit", "after", "subscriptions"]
         for name, values in ((_text(name), values) for name, values in arguments.items()):
             if name not in known:
                 raise BadRequest(f"there is no {json.dumps(name)} here; there is {', '.join(known)}")
@@ -106,10 +116,13 @@ class SessionQuery(NamedTuple):
         limit = said.pop("limit", str(USUAL))
         if not (limit.isascii() and limit.isdigit() and len(limit) < 6 and 1 <= int(limit) <= LARGEST):
             raise BadRequest(f'"limit" must be a number from 1 to {LARGEST}')
+        whole = said.pop("subscriptions", "no")
+        if whole not in ("yes", "no"):
+            raise BadRequest('"subscriptions" must be "yes" or "no"')
         for name, pattern in said.items():
             if len(pattern) > LONGEST:
                 raise BadRequest(f'"{name}" must not be longer than {LONGEST} characters')
-        query = cls(tuple(said.items()), sort, int(limit), after)
+        query = cls(tuple(said.items()), sort, int(limit), after, whole == "yes")
         _ = query.behind
         return query
 
@@ -159,7 +172,17 @@ class SessionList(NamedTuple):
 
     def spell(self) -> str:
         """Return the list as JSON text."""
-        return json.dumps({**self._asdict(), "sessions": [each._asdict() for each in self.sessions]}) + "\n"
+        return json.dumps({**self._asdict(), "sessions": [*map(_spelled, self.sessions)]}) + "\n"
+
+
+def _spelled(info: SessionInfo) -> dict[str, object]:
+    """Return the values of a session by name. Only if it was asked for them, `subscriptions` is among them."""
+    row: dict[str, object] = info._asdict()
+    if info.subscriptions is None:
+        del row["subscriptions"]
+    else:
+        row["subscriptions"] = [SubscriptionInfo(*each)._asdict() for each in info.subscriptions]
+    return row
 
 
 async def list_sessions(state: RelayState, query: SessionQuery) -> SessionList:
@@ -184,6 +207,9 @@ async def list_sessions(state: RelayState, query: SessionQuery) -> SessionList:
             continue
         if all(any(map(match, values(info, relay))) for values, match in filters):
             matching += 1
+            if query.subscriptions:
+                info = info._replace(subscriptions=subscriptions(relay))
+                work += len(info.subscriptions or ()) // _DESTINATIONS
             found.append((place, info))
             if len(found) >= 2 * query.limit:
                 found = query.first(found)

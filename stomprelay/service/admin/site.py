@@ -1,9 +1,10 @@
-"""Probes, metrics, the dashboard, the list of sessions, and requests to pause brokers and end sessions, over HTTP.
+"""Probes, metrics, the dashboard, the list of sessions, and requests to pause brokers, to end sessions, and to begin
+phases of moves, over HTTP.
 
 There are two endpoints: `metrics` has probes and metrics, which change nothing; `admin` has everything.
 docs/operating.md lists the paths. If `admin` has a token, each request except the probes has to send it; without a
 token every client may do everything. A POST about brokers is answered with the page `/brokers`, a POST about draining
-with the page `/drain`.
+with the page `/drain`, a POST about moves with the page `/moves`.
 """
 
 import json
@@ -20,6 +21,7 @@ from stomprelay.config import Config
 from stomprelay.config.address import Authority
 from stomprelay.config.admin import AdminAccess, guarded
 from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.relay.model.move import Phase
 from stomprelay.service.admin.condition import Condition, OwnRelay
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES
 from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
@@ -43,6 +45,7 @@ from stomprelay.service.admin.server import AdminSite
 from stomprelay.service.admin.sessions import BadRequest, SessionList, SessionQuery
 from stomprelay.service.admin.snapshot import Snapshot, overview
 from stomprelay.service.brokers import ConfiguredBroker
+from stomprelay.service.moves import BACK, NEXT, MoveRow, NotNow
 from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
 from stomprelay.service.process import NotReloaded, Reloads
 from stomprelay.service.state import RelayState
@@ -87,6 +90,25 @@ def _brokers(taken: Snapshot) -> str:
     return json.dumps({"brokers": rows}) + "\n"
 
 
+def _order(body: bytes) -> tuple[str, str]:
+    """Return the move and the order of a JSON body. Raises `BadRequest`."""
+    try:
+        values = json.loads(body)
+        name, order = values.pop("move"), values.pop("phase")
+    except (ValueError, RecursionError, LookupError, AttributeError):
+        raise BadRequest('the body must be JSON such as {"move": "orders", "phase": "next"}') from None
+    orders = (NEXT, BACK, *(each.value for each in Phase))
+    if values or not isinstance(name, str) or order not in orders:
+        raise BadRequest(f'the body has "move" and "phase", which is one of {", ".join(orders)}')
+    return name, order
+
+
+def _moves(rows: list[MoveRow]) -> Response:
+    return Response(
+        json.dumps({"moves": [{**row._asdict(), "waiting": row.waiting} for row in rows]}) + "\n", JSON
+    )
+
+
 class _Shown(Protocol):
     """The relay that the pages show: `OwnRelay`, or the `Crew` of several processes, whose answers are Deferreds."""
 
@@ -101,6 +123,8 @@ class _Shown(Protocol):
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]: ...
     def drain(self, draining: bool) -> Deferred[None] | None: ...
     def kill(self, name: str) -> Deferred[bool] | bool: ...
+    def moves(self) -> Deferred[list[MoveRow]] | list[MoveRow]: ...
+    def move(self, name: str, phase: Phase) -> Deferred[None] | None: ...
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]: ...
 
 
@@ -176,6 +200,7 @@ class _Orders:
             b"/brokers/resume": partial(self._brokers, lambda found, _: relay.resume(found), timed=False),
             b"/drain": _plain(partial(self._drain, draining=True)),
             b"/drain/cancel": _plain(partial(self._drain, draining=False)),
+            b"/moves": self._move,
             b"/tail": self._tail,
             b"/reload": _plain(self._reload),
         }
@@ -205,6 +230,21 @@ class _Orders:
 
     def _drain(self, *, draining: bool) -> Answer:
         return _later(self._relay.drain(draining), lambda _: self._drained(Asked()))
+
+    def _move(self, body: bytes) -> Answer:
+        name, order = _order(body)
+
+        def begin(rows: list[MoveRow]) -> Answer:
+            row = next((each for each in rows if each.name == name), None)
+            if row is None:
+                return refusal(404, f"there is no move {json.dumps(name)}")
+            try:
+                done = self._relay.move(name, row.chosen(order))
+            except NotNow as error:
+                return refusal(409, str(error))
+            return _later(done, lambda _: _later(self._relay.moves(), _moves))
+
+        return _later(self._relay.moves(), begin)
 
     def _tail(self, body: bytes) -> Answer:
         try:
@@ -284,6 +324,7 @@ def site(
         b"/brokers": listed,
         b"/sessions": partial(_sessions, relay),
         b"/drain": drained,
+        b"/moves": lambda _: _later(relay.moves(), _moves),
         **_watching(relay),
     }
     upgrades: dict[bytes, Upgrade] = {}

@@ -28,7 +28,9 @@ from stomprelay.relay.inputs import (
     Woke,
 )
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.features import FEATURES
 from stomprelay.relay.model.group import Broker, BrokerTally
+from stomprelay.relay.model.mapping import PRIVATE
 from stomprelay.relay.model.rules import Claim
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.failures import ASKED, JOURNAL, MEMORY, PRESSURE
@@ -49,6 +51,7 @@ from stomprelay.session.leg import EXPECTED, Leg, LegState
 from stomprelay.session.reasons import spell_fault
 from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.errors import visible
+from stomprelay.wire.names import ACK_HEADER, DESTINATION, SUBSCRIBE
 
 SHOWN: Final = 5
 LONGEST: Final = 200
@@ -67,7 +70,7 @@ class SessionInfo(NamedTuple):
     """A session, as it is shown. `login` and `version` are the client's. `brokers` and `broker_versions` have an entry
     for each group of brokers, None for a group without a broker. `age` and `idle` (without heart-beats) are seconds.
     `destinations` are the first `SHOWN` subscriptions, `sent_to` the last destinations of SENDs. `limited` is the limit
-    because of which the client waits.
+    because of which the client waits. `client_id` is that of CONNECT. `subscriptions`: see `subscriptions`.
     """
 
     session: str
@@ -91,6 +94,42 @@ class SessionInfo(NamedTuple):
     to_broker_bytes: int
     sent_to: tuple[str, ...]
     limited: str | None = None
+    client_id: str | None = None
+    subscriptions: tuple["SubscriptionInfo", ...] | None = None
+
+
+class SubscriptionInfo(NamedTuple):
+    """A subscription, as it is shown: its upstream's name, and those of its headers that say what it uses."""
+
+    upstream: str
+    headers: tuple[tuple[str, str], ...]
+
+
+MOST: Final = 100
+"""How many subscriptions of a session are shown with their headers."""
+_TELLING: Final = frozenset(
+    {
+        *(DESTINATION, ACK_HEADER),
+        *[said.name for each in FEATURES if SUBSCRIBE in each.commands for said in each.said.values()],
+        *[each for private in PRIVATE.values() for each, _ in private.headers],
+    }
+)
+
+
+def subscriptions(relay: Relay) -> tuple[SubscriptionInfo, ...]:
+    """Return the first `MOST` subscriptions of the client of a relay, oldest first, with the headers in `_TELLING`."""
+    found = ((link, each) for link in _first(relay.links, _subscribed) for each in link.session.subscriptions)
+    return tuple(
+        [
+            SubscriptionInfo(
+                link.upstream.name,
+                tuple(
+                    [(name.decode(), spell_words(value)) for name, value in each.headers if name in _TELLING]
+                ),
+            )
+            for link, each in islice(found, MOST)
+        ]
+    )
 
 
 def open_work(links: list[Link]) -> tuple[int, int]:
@@ -373,6 +412,7 @@ class RelayDriver(Driver):
             sizes.to_brokers,
             () if session is None else tuple(map(spell_words, session.sent_to)),
             None if relay.held_by is None else f"{relay.held_by.limit.value} ({relay.held_by.scope.value})",
+            None if session is None or not session.client_id else spell_words(session.client_id),
         )
 
     def _bytes(self) -> Sizes:

@@ -26,6 +26,7 @@ from stomprelay import config
 from stomprelay.config import Config, ConfigError
 from stomprelay.config.change import ConfigSource
 from stomprelay.config.config import COMMAND_LINE
+from stomprelay.relay.model.move import Phase
 from stomprelay.service.log import fields, literal, logger
 from stomprelay.service.network.passing import Passage, PassedMessage, ReactorPassage
 
@@ -174,6 +175,10 @@ def answer(relay: Any, name: str, values: Sequence[Any]) -> Any:
             return relay.snapshot(whole=whole)
         case "condition" | "obstacles", []:
             return getattr(relay, name)()
+        case "moves", []:
+            return relay.moves()
+        case "move", [move, phase, since]:
+            return relay.state.moves.enter(move, Phase(phase), since)
         case "kill" | "drain", [value]:
             return getattr(relay, name)(value)
         case "sessions", [query]:

@@ -7,6 +7,7 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.relay.model.move import Phase
 from stomprelay.service.admin.condition import AWAY, DRAINED, DRAINING, Condition, OwnRelay
 from stomprelay.service.admin.condition import summed as summed_condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, Unavailable, merged
@@ -14,6 +15,7 @@ from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, read, sna
 from stomprelay.service.brokers import ConfiguredBroker
 from stomprelay.service.connection.relay_driver import SessionInfo
 from stomprelay.service.log import logger
+from stomprelay.service.moves import MoveRow
 from stomprelay.service.process import Reloads
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers.worker import Worker
@@ -24,8 +26,9 @@ _log: Final = logger()
 
 
 class Crew:
-    """The workers of a relay. `state` is the parent's state: its listeners, its brokers, which of them are paused, and
-    whether new clients are refused. It has no sessions. The counts of ended workers stay in the sums.
+    """The workers of a relay. `state` is the parent's state: its listeners, its brokers, which of them are paused, the
+    phases of moves, and whether new clients are refused. It has no sessions. The counts of ended workers stay in the
+    sums.
     """
 
     def __init__(self, state: RelayState, reloads: Reloads | None = None) -> None:
@@ -41,6 +44,11 @@ class Crew:
         return list(
             dict.fromkeys(each.broker.uri for each in self.state.brokers if each.broker.health.paused)
         )
+
+    @property
+    def _phases(self) -> list[tuple[str, str, str, float]]:
+        """Return the orders by which a worker has each move in its phase."""
+        return [("move", each.name, each.phase, each.since) for each in self.state.moves.rows()]
 
     @property
     def serving(self) -> int:
@@ -60,6 +68,8 @@ class Crew:
             _ = _heeded(worker, worker.ask("pause", uri))
         for uri in sorted(known - now):
             _ = _heeded(worker, worker.ask("resume", uri))
+        for order in self._phases:
+            _ = _heeded(worker, worker.ask(*order))
         draining = self.state.sessions.draining
         if worker.plan.draining != draining:
             _ = _heeded(worker, worker.ask("drain", draining))
@@ -170,6 +180,25 @@ class Crew:
         """Make all workers refuse new clients, or accept them again."""
         self.state.sessions.drain(draining)
         return self._tell(("drain", draining))
+
+    def moves(self) -> Deferred[list[MoveRow]]:
+        """Return the moves with the sessions of all workers. Fails with `Unavailable` if a worker does not answer."""
+
+        def added(answers: list[Any], silent: list[str]) -> list[MoveRow]:
+            if silent:
+                raise Unavailable(f"{' and '.join(silent)} does not answer")
+            rows = {row.name: row for row in self.state.moves.rows()}
+            for each in (MoveRow(*values) for answer in answers for values in answer):
+                if each.name in rows:
+                    rows[each.name] = rows[each.name].plus(each)
+            return [*rows.values()]
+
+        return self._ask_all(added, "moves")
+
+    def move(self, name: str, phase: Phase) -> Deferred[None]:
+        """Begin a phase of a move, in all workers. Raises `NotNow`."""
+        self.state.moves.order(name, phase)
+        return self._tell(*self._phases)
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Make all workers take these brokers out of service."""

@@ -75,7 +75,7 @@ def test_many_destinations() -> None:
     """The number that are remembered is bounded."""
     each = router(routed(plain("main", "a"), plain("there", "b")))
     for number in range(10_000):
-        assert each.target(b"/queue/there.%d" % number).upstream.name == "there"
+        assert each.way(b"/queue/there.%d" % number).target.upstream.name == "there"
     assert len(each._known) <= 4096
 
 

@@ -92,3 +92,31 @@ def test_a_name_that_is_used_twice() -> None:
     assert (kept.sends, kept.size) == (1, 1)
     kept.received(b"r")
     assert kept.safe
+
+
+def test_what_is_overdue() -> None:
+    """Entries that were there at the last mark, one by one or in runs, and are not confirmed; no later ones."""
+    kept = unconfirmed()
+    receipts = of_run(kept, b"1", b"2")
+    kept.keep(said(b"3"), b"r3")
+    kept.mark()
+    more = of_run(kept, b"4")
+    kept.received(receipts[0])
+    assert [each.wire for each in kept.overdue()] == [said(b"2"), said(b"3")]
+    for each in kept.overdue():
+        kept.refused(each.receipt)
+    assert kept.overdue() == []
+    assert kept.received_all(more)
+    assert kept.safe
+    assert kept.size == 0
+
+
+def test_what_the_next_broker_is_sent_is_not_overdue() -> None:
+    """What was lost with a broker has its own time at the next one."""
+    kept = unconfirmed()
+    kept.keep(said(b"1"), b"r1")
+    kept.mark()
+    kept.lost(())
+    for each in kept.take():
+        kept.keep(each.wire, each.receipt)
+    assert kept.overdue() == []

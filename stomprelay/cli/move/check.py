@@ -1,0 +1,115 @@
+"""`move check`: what a move would change."""
+
+import argparse
+import sys
+from typing import TypeAlias
+
+from stomprelay.cli.asking import admin_client, relay_options
+from stomprelay.cli.move.precheck import journal, pair, sessions
+from stomprelay.config import ConfigError, load, load_upstreams
+from stomprelay.journal.records import parse_time
+from stomprelay.relay.model.features import PRODUCTS
+
+_CHECK = """
+Lists by client what a move from the upstream OLD to the upstream NEW would change, before anything is touched: what is
+the same, what the relay says in other words, what the configuration chose, and what would be refused, with the line of
+the configuration that decides it. It looks at the sessions of a running relay; with --journal, at what clients did;
+with --login, it also holds a short conversation at NEW, with each login that the relay may use there. Exit status: 0 if
+the move may begin; 1 if something would be refused or is not decided, or if the relay cannot be asked; 2 if it cannot
+be told.
+"""
+_CHECK_EXAMPLE = """
+examples:
+  stomprelay move check old new -c stomprelay.toml
+  stomprelay move check old new -c stomprelay.toml --journal --since 2026-11-21 --login --json
+"""
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add(moves: _Commands) -> None:
+    """Add the command."""
+    check = moves.add_parser(
+        "check",
+        parents=[relay_options()],
+        help="list what a move would change, before anything is touched",
+        description=_CHECK,
+        epilog=_CHECK_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.add_argument("old", metavar="OLD", help="the upstream whose clients are to move")
+    check.add_argument("new", metavar="NEW", help="the upstream to which they are to move")
+    check.add_argument("--no-sessions", action="store_true", help="do not ask a running relay")
+    check.add_argument(
+        "--journal", nargs="*", metavar="PLACE",
+        help="look at these folders or segments of a journal; without PLACE: at the folder of --config",
+    )  # fmt: skip
+    for flag, meaning in (("since", "on"), ("until", "before")):
+        check.add_argument(
+            f"--{flag}", type=_time, metavar="TIME", help=f"only what was recorded {meaning} this time (UTC)"
+        )
+    check.add_argument("--login", action="store_true", help="try the logins at NEW")
+    check.add_argument(
+        "--within", type=float, default=10.0, metavar="SECONDS",
+        help="how long a conversation may take; default: %(default)g",
+    )  # fmt: skip
+    for flag, meaning in (
+        ("clients", "the product for which clients were written; default: that of OLD"),
+        ("product", "the product of NEW; default: its profile"),
+    ):
+        check.add_argument(f"--{flag}", choices=PRODUCTS, help=meaning)
+    check.add_argument("--json", action="store_true", help="one JSON object")
+    check.set_defaults(run=_check)
+
+
+def _time(text: str) -> int:
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a time such as 2026-11-21T08:23, not {text!r}") from None
+
+
+def _check(options: argparse.Namespace) -> int:
+    try:
+        return _checked(options)
+    except ConfigError as error:
+        print(f"stomprelay: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"stomprelay: {error.filename}: cannot be read: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+def _checked(options: argparse.Namespace) -> int:
+    if options.config is None:
+        raise ConfigError("--config: is missing; it has the two upstreams")
+    config = load(options.config)
+    names, said = (options.old, options.new), (options.clients, options.product)
+    within = options.within if options.login else None
+    found = pair.find(load_upstreams(options.config), names, said, within)
+    judge, report = found.judge, found.report
+    concerns = journal.concerned(config.listeners, found.old.name)
+    if not any(concerns(each.name, None) for each in config.listeners):
+        raise ConfigError(f"{options.config}: no listener and no route uses upstream.{found.old.name}")
+    if options.no_sessions or (config.admin is None and options.admin is None):
+        report.unlooked.append("the sessions that run now")
+    else:
+        sessions.read(admin_client(options), judge, concerns, report, found.old.name)
+    if options.journal is None:
+        report.unlooked.append("a journal")
+    else:
+        places = options.journal or [config.journal.directory]
+        if places == [None]:
+            raise ConfigError(
+                f"{options.config}: journal.directory: is missing; name the folder with --journal"
+            )
+        reading = journal.Reading(judge, concerns, report, found.old.name)
+        journal.read(places, options.since, options.until, reading)
+    if within is None:
+        report.unlooked.append(f"the logins at {found.new.name}")
+    else:
+        pair.try_logins(found, config.listeners, config.auths, report, within)
+    for line in [report.as_json()] if options.json else report.lines():
+        print(line)
+    return 0 if report.may_begin else 1

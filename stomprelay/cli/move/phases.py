@@ -1,0 +1,73 @@
+"""`move status`, `next`, `back` and `to`: the phases of moves."""
+
+import argparse
+from typing import TypeAlias
+
+from stomprelay.cli import asking
+from stomprelay.relay.model.move import Phase
+from stomprelay.remote import commands as remote
+
+_STATUS = """
+Lists the moves of a running relay: the phase of each and when it began; the sessions of its listeners, how many of them
+have followed to this phase, wait, stay at OLD because NEW cannot be had, or are older than the move; copies of SENDs,
+and what failed at NEW. Below: why a move is stopped, and sessions that stay, with the reason. Exit status: 0; 1 if the
+relay cannot be asked.
+"""
+_PHASES = """
+  off     everything is at OLD
+  shadow  NEW gets a copy of each SEND
+  both    subscriptions are at OLD and at NEW, SENDs go to OLD
+  new     subscriptions are at OLD and at NEW, SENDs go to NEW
+  done    everything is at NEW
+"""
+_NEXT = """
+Begins the next phase of a move. If SENDs are about to go to NEW, all sessions must have followed before. A move that is
+stopped, because something went wrong at NEW, has no next phase: go back first. Exit status: 0; 1 if the phase does not
+begin, with the reason, or if the relay cannot be asked.
+"""
+_BACK = """
+Begins the phase before, at once. Exit status: 0; 1 if there is none, or if the relay cannot be asked.
+"""
+_TO = """
+Begins any phase of a move, whether or not all sessions can follow. Each session goes through the phases between. Exit
+status: 0; 1 if the relay cannot be asked.
+"""
+
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add(moves: _Commands) -> None:
+    """Add the commands."""
+    asked = [asking.relay_options(), asking.table_options()]
+
+    def step(name: str, meaning: str, description: str) -> argparse.ArgumentParser:
+        form = argparse.RawDescriptionHelpFormatter
+        made = moves.add_parser(
+            name,
+            parents=asked,
+            help=meaning,
+            description=description,
+            epilog=f"phases:{_PHASES}",
+            formatter_class=form,
+        )
+        made.set_defaults(run=_run)
+        return made
+
+    step("status", "list the moves", _STATUS)
+    for name, meaning, description in (
+        ("next", "begin the next phase", _NEXT),
+        ("back", "begin the phase before", _BACK),
+        ("to", "begin any phase", _TO),
+    ):
+        step(name, meaning, description).add_argument(
+            "name", metavar="NAME", help="the move: NAME of [move.NAME]"
+        )
+    moves.choices["to"].add_argument("phase", choices=[each.value for each in Phase], metavar="PHASE")
+
+
+def _run(options: argparse.Namespace) -> int:
+    relay, order = asking.admin_client(options), options.move
+    if order == "status":
+        return remote.moves(relay, asking.print_line, as_json=options.json)
+    phase = options.phase if order == "to" else order
+    return remote.move(relay, options.name, phase, asking.print_line, as_json=options.json)

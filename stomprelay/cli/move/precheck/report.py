@@ -1,0 +1,200 @@
+"""What was found, by client, as text and as JSON."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from stomprelay.relay.model.usage import NACKING, NAMES, SELECTORS, Finding, Verdict
+from stomprelay.wire.errors import visible
+
+PRODUCTS: Final = {"activemq": "ActiveMQ", "artemis": "Artemis", "rabbitmq": "RabbitMQ"}
+"""The products, as people write them."""
+_HEADINGS: Final = {
+    Verdict.REFUSED: "refused: clients would get an ERROR",
+    Verdict.UNDECIDED: "not decided",
+    Verdict.CHOSEN: "changed, as the configuration says",
+    Verdict.MAPPED: "said in other words by the relay",
+    Verdict.SAME: "the same",
+}
+BLOCKING: Final = frozenset({Verdict.REFUSED, Verdict.UNDECIDED})
+"""The verdicts with which a move may not begin."""
+_PLACES: Final = 20
+"""How many destinations of a client are remembered with a feature."""
+_SHOWN: Final = 3
+_LONGEST: Final = 200
+
+Key = tuple[str, str, Verdict, str]
+"""Client, feature, verdict, setting."""
+
+
+@dataclass
+class Use:
+    """How a client uses a feature: how often, by source, and with which destinations; `more`: whether with others, too.
+    `whys`: what changes.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    places: dict[bytes, None] = field(default_factory=dict)
+    whys: dict[str, None] = field(default_factory=dict)
+    more: bool = False
+
+    def add(self, finding: Finding, source: str) -> None:
+        """Count a finding."""
+        self.counts[source] += 1
+        for known, value in ((self.places, finding.place), (self.whys, finding.why)):
+            if value and value not in known:
+                if len(known) < _PLACES:
+                    known[value] = None  # type: ignore[index]
+                else:
+                    self.more = True
+
+
+class Extra(NamedTuple):
+    """What a client with a selector would get without it, at one destination: `sent` messages went there while it was
+    subscribed, `delivered` of them to the client.
+    """
+
+    client: str
+    place: str
+    sent: int
+    delivered: int
+
+    def __str__(self) -> str:
+        if self.delivered > self.sent:
+            return f"{self.delivered} messages came to it, not all through this relay: how many more is not known"
+        count = f"{self.delivered} of {self.sent} messages matched"
+        if not self.place.startswith("/topic/"):
+            return f"{count}; it would compete for all {self.sent}"
+        share = (self.sent - self.delivered) / self.sent if self.sent else 0
+        return f"{share:.0%} of its deliveries would be extra ({count})".replace("%", " %")
+
+
+class Login(NamedTuple):
+    """A login, and what became of it at a broker. `accepted` None: it was not tried."""
+
+    login: str
+    broker: str
+    accepted: bool | None
+    text: str
+
+
+@dataclass
+class Report:
+    """All that was found. `old`, `new`: the upstreams; `products`: theirs. `open`: what keeps the move from beginning,
+    apart from findings and logins. `looked`: what was looked at. `unlooked`: what was not.
+    """
+
+    old: str
+    new: str
+    products: tuple[str, str]
+    open: list[str] = field(default_factory=list)
+    looked: list[str] = field(default_factory=list)
+    unlooked: list[str] = field(default_factory=list)
+    uses: dict[Key, Use] = field(default_factory=dict)
+    extras: list[Extra] = field(default_factory=list)
+    logins: list[Login] = field(default_factory=list)
+
+    def add(self, client: str, findings: Iterable[Finding], source: str) -> None:
+        """Add what a frame of this client uses."""
+        for each in findings:
+            key = (client, each.feature, each.verdict, each.setting)
+            self.uses.setdefault(key, Use()).add(each, source)
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether nothing would be refused, and everything is decided."""
+        refused = any(each.accepted is False for each in self.logins)
+        return not (self.open or refused or any(verdict in BLOCKING for _, _, verdict, _ in self.uses))
+
+    def _line(self, setting: str) -> str:
+        return f"[upstream.{self.new}.map] {setting}" if setting else ""
+
+    def as_json(self) -> str:
+        """Return the report as one JSON object."""
+        found = [
+            {
+                "client": client,
+                "feature": feature,
+                "verdict": verdict.value,
+                "destinations": [_text(each) for each in use.places],
+                "more_destinations": use.more,
+                "count": dict(use.counts),
+                "why": [*use.whys],
+                "setting": self._line(setting) or None,
+                "extra": [each._asdict() for each in self._extras(client, feature)],
+            }
+            for (client, feature, verdict, setting), use in self._sorted()
+        ]
+        whole: dict[str, Any] = {
+            "old": {"upstream": self.old, "product": self.products[0]},
+            "new": {"upstream": self.new, "product": self.products[1]},
+            "may_begin": self.may_begin,
+            "open": self.open,
+            "looked_at": self.looked,
+            "not_looked_at": self.unlooked,
+            "findings": found,
+            "logins": [each._asdict() for each in self.logins],
+        }
+        return json.dumps(whole)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report's lines for a person."""
+        names = [PRODUCTS.get(each, each) for each in self.products]
+        yield f"move from {self.old} ({names[0]}) to {self.new} ({names[1]})"
+        for each in self.looked:
+            yield f"  looked at: {visible(each)}"
+        for each in self.unlooked:
+            yield f"  not looked at: {visible(each)}"
+        if self.open:
+            yield "still open"
+            yield from [f"  {visible(each)}" for each in self.open]
+        for verdict, heading in _HEADINGS.items():
+            found = [each for each in self._sorted() if each[0][2] is verdict]
+            if found:
+                yield heading
+            for (client, feature, _, setting), use in found:
+                yield f"  {self._sentence(client, feature, use)}"
+                if setting and verdict is not Verdict.MAPPED:
+                    yield f"      {self._line(setting)}"
+        if self.logins:
+            yield f"logins at {self.new}"
+            words = {True: "accepted", False: "refused", None: "not tried"}
+            for login in self.logins:
+                text = f": {login.text}" if login.text else ""
+                yield visible(f"  {login.login} at {login.broker}: {words[login.accepted]}{text}")
+        yield "the move may begin" if self.may_begin else "the move may not begin"
+
+    def _sorted(self) -> list[tuple[Key, Use]]:
+        order = list(_HEADINGS)
+        return sorted(self.uses.items(), key=lambda each: (order.index(each[0][2]), each[0][:2]))
+
+    def _extras(self, client: str, feature: str) -> list[Extra]:
+        return [each for each in self.extras if each.client == client and feature == SELECTORS]
+
+    def _sentence(self, client: str, feature: str, use: Use) -> str:
+        places = [*map(_text, use.places)]
+        # What changes names them.
+        on = f" on {_several(places, more=use.more)}" if places and feature != NAMES else ""
+        words = {NACKING: "NACK", NAMES: "names"}.get(feature, feature.replace("-", " "))
+        counts = ", ".join(f"{number} in {source}" for source, number in use.counts.items())
+        extras = [
+            f"{each}" if len(places) == 1 else f"{each.place}: {each}"
+            for each in self._extras(client, feature)
+            if each.sent or each.delivered
+        ]
+        why = "; ".join([_several([*use.whys], more=False)] * bool(use.whys) + extras)
+        return visible(f"{client} uses {words}{on}{f': {why}' if why else ''} ({counts})")
+
+
+def _several(places: list[str], *, more: bool) -> str:
+    shown = places[:_SHOWN]
+    left = len(places) - len(shown)
+    if left or more:
+        shown.append(f"{left}{' or' if more else ''} more")
+    return ", ".join(shown)
+
+
+def _text(place: bytes) -> str:
+    return place.decode("utf-8", "backslashreplace")[:_LONGEST]

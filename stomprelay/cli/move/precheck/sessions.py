@@ -1,0 +1,74 @@
+"""What clients do now, from the sessions of a relay that runs."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from stomprelay.cli.move.precheck.report import Report
+from stomprelay.relay.model.usage import Judge, session_of
+from stomprelay.remote.client import AdminClient, AdminError
+from stomprelay.remote.commands import every_session
+from stomprelay.wire.names import DESTINATION, SEND, SUBSCRIBE
+
+SOURCE: Final = "sessions that run"
+MOST: Final = 100
+"""A relay shows so many subscriptions of a session."""
+
+
+def read(
+    admin: AdminClient,
+    judge: Judge,
+    concerns: Callable[[str, bytes | None], bool],
+    report: Report,
+    old: str,
+) -> None:
+    """Add what the sessions of a relay use at the upstream `old`. Raises `AdminError`."""
+    rows, missing = every_session(admin, subscriptions=True)
+    count = 0
+    clients: set[str] = set()
+    for row in rows:
+        try:
+            if concerns(row["listener"], None):
+                count += 1
+                clients.add(_client(row))
+                _add(row, judge, concerns, report, old)
+        except (LookupError, TypeError, AttributeError):
+            raise AdminError("the relay does not show subscriptions: is it of an older version?") from None
+    report.looked.append(
+        f"{count} session{'' if count == 1 else 's'} of {len(clients)} client{'' if len(clients) == 1 else 's'}"
+        " now: subscriptions and the latest destinations of SENDs"
+    )
+    report.unlooked.append("headers of SENDs, NACKs and transactions of the sessions that run now")
+    if missing:
+        report.open.append(f"{' and '.join(sorted(missing))} of the relay did not answer")
+
+
+def _client(row: Mapping[str, Any]) -> str:
+    """Return a client's name, as in the journal."""
+    name = row["client_id"] or row["login"] or row["client"].rpartition(":")[0].strip("[]")
+    return str(name)
+
+
+def _add(
+    row: Mapping[str, Any],
+    judge: Judge,
+    concerns: Callable[[str, bytes | None], bool],
+    report: Report,
+    old: str,
+) -> None:
+    client = _client(row)
+    session = session_of(row["session"].encode(), (row["client_id"] or "").encode())
+    subscriptions = row["subscriptions"]
+    for number, each in enumerate(subscriptions):
+        if each["upstream"] == old:
+            # An id keeps subscriptions to one destination apart.
+            headers = [(b"id", b"%d" % number), *_encoded(each["headers"])]
+            report.add(client, judge.judge(SUBSCRIBE, headers, session), SOURCE)
+    if len(subscriptions) >= MOST:
+        report.open.append(f"{client} has more subscriptions than are shown: {row['session']}")
+    for name in map(str.encode, row["sent_to"]):
+        if concerns(row["listener"], name):
+            report.add(client, judge.judge(SEND, [(DESTINATION, name)], session), SOURCE)
+
+
+def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers]

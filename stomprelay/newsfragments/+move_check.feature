@@ -1,0 +1,1 @@
+`stomprelay move check OLD NEW` lists by client what a move to a broker of another product would change, before anything is touched: from the sessions that run, from the journal, and by a login and a short conversation at the new brokers. Each line has the setting that decides it; the exit status says whether the move may begin.

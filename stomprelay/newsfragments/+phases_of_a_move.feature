@@ -1,0 +1,1 @@
+`[move.NAME]` moves destinations from one upstream to another in phases: copies of SENDs, consumers at both, producers at the new one, done; and back again. `stomprelay move status`, `next`, `back` and `to` show and change the phase in the running relay; sessions follow without a reconnect, and those that the new broker refuses stay and are listed. See docs/move.md.

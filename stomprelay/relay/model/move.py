@@ -1,0 +1,72 @@
+"""A move of destinations from one upstream to another, in phases."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Phase(Enum):
+    """How far a move is, from the first phase to the last. OLD is the upstream that serves the destinations without the
+    move, NEW is the upstream to which they move.
+    """
+
+    OFF = "off"
+    """Everything is at OLD."""
+    SHADOW = "shadow"
+    """NEW gets a copy of each SEND."""
+    BOTH = "both"
+    """Subscriptions are at OLD and at NEW, SENDs go to OLD."""
+    NEW = "new"
+    """Subscriptions are at OLD and at NEW, SENDs go to NEW."""
+    DONE = "done"
+    """Everything is at NEW."""
+
+    __hash__ = object.__hash__  # Enum's own is written in Python
+
+    @property
+    def sends_new(self) -> bool:
+        """Whether SENDs go to NEW."""
+        return self in (Phase.NEW, Phase.DONE)
+
+    @property
+    def subscribes_new(self) -> bool:
+        """Whether subscriptions are at NEW."""
+        return self.sends_new or self is Phase.BOTH
+
+    def step(self, many: int) -> "Phase | None":
+        """Return the phase so many steps later (negative: earlier), or None."""
+        every: list[Phase] = [*Phase]
+        at = every.index(self) + many
+        return every[at] if 0 <= at < len(every) else None
+
+    def toward(self, goal: "Phase") -> "Phase":
+        """Return the next phase on the way to another one."""
+        every: list[Phase] = [*Phase]
+        here, there = every.index(self), every.index(goal)
+        return every[here + (there > here) - (there < here)]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Move:
+    """A move, as all sessions of a process share it. Sessions follow `phase` one by one, each phase in turn.
+
+    `since`: when the phase began, in seconds since 1970. `copied`: SENDs that NEW got a copy of in this phase.
+    `failed`: copies that failed, and errors of NEW. `stopped`: why the phase goes wrong; "" if it does not.
+    """
+
+    name: str
+    phase: Phase = Phase.OFF
+    since: float = 0.0
+    copied: int = 0
+    failed: int = 0
+    stopped: str = ""
+
+    def enter(self, phase: Phase, since: float) -> None:
+        """Begin a phase. Then tell all sessions by the input `Phased`."""
+        self.phase, self.since = phase, since
+        self.copied = self.failed = 0
+        self.stopped = ""
+
+    def fault(self, reason: str, count: int = 1) -> None:
+        """Count something that went wrong at NEW. With a reason, the phase is `stopped`; the first reason is kept."""
+        self.failed += count
+        self.stopped = self.stopped or reason

@@ -1,0 +1,266 @@
+"""The moves of a relay: which phase each is in, on disk and in the running sessions, and how they follow."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from twisted.application.service import Service
+
+from stomprelay.config import Config, ConfigError
+from stomprelay.config.table import read_file
+from stomprelay.relay.inputs import Phased
+from stomprelay.relay.model.move import Move, Phase
+from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.connection.runtime import Runtime
+from stomprelay.service.log import logger
+
+_log: Final = logger()
+
+LONGEST: Final = 0.01
+"""Seconds of a turn of the reactor in which sessions are told of a phase."""
+AGAIN: Final = 1.0
+"""Seconds until sessions that have not followed are told again."""
+SHOWN: Final = 20
+"""How many of the sessions that stay at OLD are named."""
+NEXT: Final = "next"
+BACK: Final = "back"
+
+Phases = Mapping[str, tuple[Phase, float]]
+"""The phase of each move, and when it began, by name."""
+
+
+class NotNow(Exception):
+    """A phase cannot begin; the text is the reason, for the operator."""
+
+
+class MoveRow(NamedTuple):
+    """A move, as it is shown. `to`: the upstream NEW. `since`: see `Move`. `sessions`: those of its listeners.
+    `followed`: how many of them have followed it to this phase. `staying`: how many stay at OLD, because NEW cannot be
+    had; `stays` has some of them by name, each with the reason. `older`: how many are older than its table.
+    """
+
+    name: str
+    pattern: str
+    to: str
+    phase: str
+    since: float
+    sessions: int
+    followed: int
+    staying: int
+    older: int
+    stays: Sequence[tuple[str, str]]
+    copied: int
+    failed: int
+    stopped: str
+
+    @property
+    def waiting(self) -> int:
+        """How many sessions have not followed yet, but will."""
+        return self.sessions - self.followed - self.staying - self.older
+
+    def plus(self, other: "MoveRow") -> "MoveRow":
+        """Return the sum of this row and that of the same move in another process."""
+        return self._replace(
+            sessions=self.sessions + other.sessions,
+            followed=self.followed + other.followed,
+            staying=self.staying + other.staying,
+            older=self.older + other.older,
+            stays=[*self.stays, *other.stays][:SHOWN],
+            copied=self.copied + other.copied,
+            failed=self.failed + other.failed,
+            stopped=self.stopped or other.stopped,
+        )
+
+    def chosen(self, order: str) -> Phase:
+        """Return the phase that an order means: `next`, `back`, or the phase's name. Raises `NotNow`: `next` is refused
+        while a session has not followed to where SENDs are about to go, or the move is stopped.
+        """
+        here = Phase(self.phase)
+        if order not in (NEXT, BACK):
+            return Phase(order)
+        phase = here.step(1 if order == NEXT else -1)
+        if phase is None:
+            raise NotNow(
+                f"{self.name} is {self.phase}: there is no phase {'after' if order == NEXT else 'before'} it"
+            )
+        if order == BACK:
+            return phase
+        if self.stopped:
+            raise NotNow(
+                f"{self.name} is stopped: {self.stopped}; go back with `stomprelay move back {self.name}`"
+            )
+        left = {"waiting": self.waiting, "staying at OLD": self.staying, "older than the move": self.older}
+        missing = ", ".join(f"{count} {what}" for what, count in left.items() if count)
+        if phase.sends_new and missing:
+            raise NotNow(
+                f"not all sessions have followed {self.name} to {self.phase}: {missing}; "
+                f"`stomprelay move to {self.name} {phase.value}` does not wait for them"
+            )
+        return phase
+
+
+class Moves(Service):
+    """The moves in a configuration. Their phases are read from its `moves_file`. Raises `ConfigError`. `writes`: this
+    process writes the file. `clock`: ns since 1970.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        sessions: Iterable[RelayDriver],
+        runtime: Runtime,
+        clock: Callable[[], int],
+        *,
+        writes: bool,
+    ) -> None:
+        self._sessions = sessions
+        self._runtime = runtime
+        self._clock = clock
+        self._writes = writes
+        self._config = config
+        self._told: list[RelayDriver] = []
+        self._later: Any = None
+        self.change(config, self.read(config))
+
+    # Configuration
+
+    def read(self, config: Config) -> Phases:
+        """Return the phases in a configuration's file. Raises `ConfigError`."""
+        if config.moves_file is None or not os.path.lexists(config.moves_file):
+            return {}
+        try:
+            return read_file(config.moves_file, lambda content, _mode: _phases(content))
+        except ValueError as error:
+            raise ConfigError(f"moves_file: {error}") from None
+
+    def change(self, config: Config, phases: Phases) -> None:
+        """Use another configuration; `phases` are from its file. Moves that run already stay as they are."""
+        known = set() if config is self._config else set(self._config.moves.values())
+        self._config = config
+        for name, move in config.moves.items():
+            if move not in known and name in phases:
+                move.enter(*phases[name])
+
+    # Orders
+
+    def order(self, name: str, phase: Phase) -> None:
+        """Begin a phase: write the file, then tell all sessions. Raises `NotNow`."""
+        move, since = self._config.moves[name], self._clock() / 1e9
+        if self._writes:
+            phases = {each.name: (each.phase, each.since) for each in self._config.moves.values()}
+            self._write({**phases, name: (phase, since)})
+        _log.info(
+            "move {name}: {phase}, before {before}", name=name, phase=phase.value, before=move.phase.value
+        )
+        self.enter(name, phase, since)
+
+    def _write(self, phases: Phases) -> None:
+        path = self._config.moves_file
+        if path is None:
+            raise NotNow("moves_file is not set")
+        try:
+            content = json.dumps({**_said(self.read(self._config)), **_said(phases)}, indent=2) + "\n"
+            number, new = tempfile.mkstemp(prefix=".moves-", dir=os.path.dirname(path))
+            try:
+                with os.fdopen(number, "w", encoding="utf-8") as stream:
+                    stream.write(content)
+                    stream.flush()
+                    os.fsync(number)
+                os.replace(new, path)
+            except BaseException:
+                os.unlink(new)
+                raise
+        except (OSError, ConfigError) as error:
+            raise NotNow(f"{path}: the phase cannot be written: {error}") from None
+
+    def enter(self, name: str, phase: Phase, since: float) -> None:
+        """Begin a phase that began at that time in the whole relay. If it has begun here before, nothing changes."""
+        move = self._config.moves.get(name)
+        if move is not None and (move.phase, move.since) != (phase, since):
+            move.enter(phase, since)
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell all sessions to follow."""
+        self._told = [*self._sessions]
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell some sessions to follow, and the rest in the next turns; then, later, those that have not followed."""
+        if self._later is not None and self._later.active():
+            self._later.cancel()
+        until = self._runtime.seconds() + LONGEST
+        moving = {each.name: each for each in self._config.listeners if each.moves}
+        while self._told and self._runtime.seconds() < until:
+            session = self._told.pop()
+            if (listener := moving.get(session.relay.listener.name)) is not None:
+                session.handle(Phased(listener))
+        wait = 0.0
+        if not self._told:
+            off = all(each.phase is Phase.OFF for each in self._config.moves.values())
+            following = () if off else self._sessions
+            self._told = [
+                each for each in following if each.relay.behind and each.relay.listener.name in moving
+            ]
+            wait = AGAIN
+        if self._told:
+            self._later = self._runtime.reactor.callLater(wait, self._tell)
+
+    def stopService(self) -> None:
+        """Tell no more sessions."""
+        super().stopService()
+        if self._later is not None and self._later.active():
+            self._later.cancel()
+
+    # What is shown
+
+    def rows(self) -> list[MoveRow]:
+        """Return the moves, with the sessions of this process."""
+        rows = []
+        for name, move in self._config.moves.items():
+            routes = [
+                (listener.name, route)
+                for listener in self._config.listeners
+                for route in listener.routes
+                if route.move is move
+            ]
+            listeners, route = {listener for listener, _ in routes}, routes[0][1]
+            rows.append(
+                self._row(name, move, f"{route.match.value} {route.pattern}", route.upstream.name, listeners)
+            )
+        return rows
+
+    def _row(self, name: str, move: Move, pattern: str, to: str, listeners: set[str]) -> MoveRow:
+        count = followed = older = 0
+        stays: list[tuple[str, str]] = []
+        for session in self._sessions:
+            if session.over or session.relay.session is None or session.relay.listener.name not in listeners:
+                continue
+            count += 1
+            standing = session.relay.standing(move)
+            if standing is None:
+                older += move.phase is not Phase.OFF
+                followed += move.phase is Phase.OFF
+            elif standing[1]:
+                stays.append((session.name, standing[1]))
+            else:
+                followed += standing[0]
+        counts = count, followed, len(stays), older, stays[:SHOWN]
+        return MoveRow(
+            name, pattern, to, move.phase.value, move.since, *counts, move.copied, move.failed, move.stopped
+        )
+
+
+def _said(phases: Phases) -> dict[str, Any]:
+    return {name: {"phase": phase.value, "since": since} for name, (phase, since) in phases.items()}
+
+
+def _phases(content: bytes) -> Phases:
+    """Return the phases in a file's content. Raises `ValueError`."""
+    try:
+        said = json.loads(content)
+        return {name: (Phase(each["phase"]), float(each["since"])) for name, each in said.items()}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise ValueError("is not a file of phases that the relay has written") from None

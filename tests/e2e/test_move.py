@@ -1,0 +1,102 @@
+"""Destinations move from one product to another and back, phase by phase, while clients work."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.brokers import Broker
+from tests.e2e.clients.client import Client
+from tests.e2e.facts import STOMP_GEM, STOMP_PY, LibraryFacts
+from tests.e2e.fleet import KILL, Fleet, nodes
+from tests.e2e.load import Consumer, Producer, all_flow, settle
+from tests.e2e.raw import body
+from tests.e2e.relay import served, stomprelay
+from tests.e2e.talker import Talker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.broker]
+
+
+@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
+def moving(
+    request: pytest.FixtureRequest, tmp_path: Path, activemq: Broker, rabbitmq: Broker
+) -> Iterator[Fleet]:
+    """Run a relay before an ActiveMQ, from which all queues are to move to RabbitMQ."""
+    with nodes(activemq, rabbitmq) as members:
+        old, new = (f'uri = "failover:({node.uri})"\nconfirm = true\n' for node in members)
+        upstreams = f'{old}[upstream.new]\n{new}[move.queues]\nprefix = "/queue/"\nto = "new"\n'
+        more = f'moves_file = "{tmp_path / "moves.json"}"'
+        with served(tmp_path, upstreams, more=more, workers=request.param) as running:
+            yield Fleet(running, running.port, running.admin, members)
+
+
+def to(running: Fleet, order: str) -> None:
+    """An operator gives this order, and waits until all sessions have followed."""
+    found = stomprelay("move", order, "queues", "--admin", running.admin.url)
+    assert found.returncode == 0, found.stderr
+    running.relay.wait_until(lambda: followed(running))
+
+
+def followed(running: Fleet) -> bool:
+    """Tell whether all sessions have followed the move."""
+    [move] = running.admin.told("/moves")["moves"]
+    assert not move["stopped"], move
+    return bool(move["followed"] == move["sessions"])
+
+
+def test_under_load(moving: Fleet, client: Callable[[LibraryFacts], Client], queue: str) -> None:
+    """There and back, and what was confirmed is received once; the clients see nothing of it."""
+    producers = [Producer("stomp.py", client(STOMP_PY), moving.port, "1.2", queue)]
+    consumers = [
+        Consumer("gem", client(STOMP_GEM), moving.port, "1.1", queue, "client", 3),
+        Consumer("python", client(STOMP_PY), moving.port, "1.2", queue, "client-individual"),
+    ]
+    workers = [*producers, *consumers]
+    for worker in workers:
+        worker.start()
+    all_flow(workers)
+    for order in (*["next"] * 4, *["back"] * 4, "next", "next"):
+        to(moving, order)
+        all_flow(workers)
+    account = settle(queue, [node.broker.port for node in moving.nodes], producers, consumers)
+    print(f"{queue}: {account}")
+    assert not account.lost
+    assert not account.duplicates
+    assert moving.admin.counted("sessions_connected") == len(workers)
+    assert moving.admin.counted("errors_sent") == moving.admin.counted("errors_passed") == 0
+
+
+def test_over_a_restart(moving: Fleet, queue: str, tmp_path: Path) -> None:
+    """The phase is on disk: sessions of the next relay begin in it."""
+    to(moving, "next")
+    to(moving, "next")
+    to(moving, "next")
+    said = json.loads((tmp_path / "moves.json").read_text())
+    assert said["queues"]["phase"] == "new"
+    with Talker.at(moving.port) as talker:
+        talker.subscribe(queue, "1")
+        talker.send(queue, b"x")
+        assert body(talker.message()) == b"x"
+        talker.leave()
+
+
+def test_kills(moving: Fleet, client: Callable[[LibraryFacts], Client], queue: str) -> None:
+    """Either broker dies in each phase, there and back: nothing that was confirmed is lost, and no client notices."""
+    producers = [Producer("stomp.py", client(STOMP_PY), moving.port, "1.2", queue)]
+    consumers = [Consumer("gem", client(STOMP_GEM), moving.port, "1.1", queue, "client-individual")]
+    workers = [*producers, *consumers]
+    for worker in workers:
+        worker.start()
+    for order in (*["next"] * 4, *["back"] * 2):
+        to(moving, order)
+        for node in moving.nodes:
+            KILL.inject(node)
+            KILL.begin_healing(node)
+            node.heal()
+            all_flow(workers)
+        moving.relay.wait_until(lambda: followed(moving))
+    account = settle(queue, [node.broker.port for node in moving.nodes], producers, consumers)
+    print(f"{queue}: {account}")
+    assert not account.lost
+    assert moving.admin.counted("errors_sent") == moving.admin.counted("errors_passed") == 0

@@ -1,0 +1,1 @@
+"""What a move would change, before anything is touched."""

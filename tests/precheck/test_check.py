@@ -1,0 +1,299 @@
+"""`stomprelay move check`, with a relay that is made up and a journal that was written by hand."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stomprelay.cli import main
+from stomprelay.cli.move.precheck.journal import _fits
+from stomprelay.journal.schema import Context
+from tests.fake_admin import Relay, connected, listed, serving_relay
+from tests.journal.made import NAME, NOW, RUN, SECOND, event, frames, put
+
+Capture = pytest.CaptureFixture[str]
+
+CONFIG = """
+admin = "tcp:1:interface=127.0.0.1"
+[listener.main]
+endpoint = "tcp:61613"
+upstream = "old"
+[upstream.old]
+uri = "tcp://a"
+profile = "activemq"
+[upstream.new]
+uri = "tcp://b"
+profile = "rabbitmq"
+[upstream.other]
+uri = "tcp://c"
+[[route]]
+prefix = "/queue/other."
+upstream = "other"
+[upstream.new.map]
+clients = "activemq"
+"""
+FIRST = "/sessions?sort=session&limit=1000&after=&subscriptions=yes"
+
+
+@pytest.fixture
+def relay() -> Iterator[Relay]:
+    """A relay that is made up."""
+    with serving_relay() as relay:
+        yield relay
+
+
+def write(folder: Path, config: str = CONFIG, *settings: str) -> str:
+    """A configuration; `settings` are lines of the new upstream's map."""
+    file = folder / "relay.toml"
+    file.write_text(config + "\n".join(settings))
+    return str(file)
+
+
+def checked(
+    capsys: Capture, file: str, *options: str, names: tuple[str, str] = ("old", "new")
+) -> tuple[int, str, str]:
+    """Exit status, standard output and standard error."""
+    status = main(["move", "check", *names, "-c", file, *options])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def reported(capsys: Capture, file: str, *options: str) -> tuple[int, Any]:
+    """Exit status and the report."""
+    status, out, err = checked(capsys, file, "--json", *options)
+    assert err == ""
+    return status, json.loads(out)
+
+
+def told(report: Any) -> list[tuple[str, str, str, list[str]]]:
+    """Client, feature, verdict and destinations of each finding."""
+    return [
+        (each["client"], each["feature"], each["verdict"], each["destinations"])
+        for each in report["findings"]
+    ]
+
+
+# The sessions that run
+
+
+def subscribed(upstream: str, destination: str, **headers: str) -> dict[str, Any]:
+    """A subscription, as a relay tells of it."""
+    return {"upstream": upstream, "headers": [["destination", destination], *map(list, headers.items())]}
+
+
+def test_the_sessions_that_run(relay: Relay, tmp_path: Path, capsys: Capture) -> None:
+    """By client, what its subscriptions and SENDs use at the old upstream; the exit status says whether that stops."""
+    rows = [
+        connected(1, listener="main", client_id="billing", sent_to=["/queue/a/b", "/queue/other.x/y"], subscriptions=[
+            subscribed("old", "/topic/x", selector="a = 1"),
+            subscribed("old", "/queue/b", ack="client"),
+            subscribed("old", "/queue/c", ack="client"),
+            subscribed("other", "/queue/other.d/e", selector="a = 1"),
+        ]),
+        connected(2, listener="main", client_id=None, login=None, sent_to=[], subscriptions=[
+            subscribed("old", "/topic/x.>"),
+        ]),
+        connected(3, listener="private", client_id=None, sent_to=["/queue/a/b"], subscriptions=[
+            subscribed("old", "/topic/x", selector="a = 1"),
+        ]),
+    ]  # fmt: skip
+    relay.answer(FIRST, listed(*rows))
+    status, report = reported(capsys, write(tmp_path), "--admin", relay.place)
+    assert status == 1
+    assert told(report) == [
+        ("billing", "cumulative-acks", "refused", ["/queue/c"]),
+        ("billing", "selectors", "refused", ["/topic/x"]),
+        ("192.0.2.7", "names", "mapped", ["/topic/x.>"]),
+        ("billing", "names", "mapped", ["/queue/a/b"]),
+    ]
+    assert report["findings"][0]["setting"] == '[upstream.new.map] ignore = ["cumulative-acks"]'
+    assert report["looked_at"][0].startswith("2 sessions of 2 clients now")
+    chosen = write(tmp_path, CONFIG, 'ignore = ["selectors", "cumulative-acks"]')
+    status, out, _ = checked(capsys, chosen, "--admin", relay.place)
+    assert status == 0, out
+    assert out.splitlines()[-1] == "the move may begin"
+    assert (
+        "  billing uses selectors on /topic/x: the broker delivers every message (1 in sessions that run)"
+        in out
+    )
+    relay.answer(FIRST, listed(*rows, missing=("worker 2",)))
+    status, report = reported(capsys, chosen, "--admin", relay.place)
+    assert (status, report["open"]) == (1, ["worker 2 of the relay did not answer"])
+
+
+def test_a_relay_that_cannot_tell(relay: Relay, tmp_path: Path, capsys: Capture) -> None:
+    """An older one does not know the question, or answers without subscriptions."""
+    relay.answer(FIRST, (400, b'{"error": "there is no \\"subscriptions\\" here"}'))
+    assert checked(capsys, write(tmp_path), "--admin", relay.place)[0] == 1
+    relay.answer(FIRST, listed(connected(1, listener="main")))
+    status, out, err = checked(capsys, write(tmp_path), "--admin", relay.place)
+    assert (status, out) == (1, "")
+    assert "older version" in err
+
+
+# The journal
+
+
+def context(
+    session: str, client: str, side: str = "client", upstream: str = "", listener: str = "main"
+) -> Context:
+    """The context of frames of a session."""
+    return Context(
+        listener, session, "10.0.0.1:5", client, side, upstream, "tcp://a" if upstream else "", "1.2"
+    )
+
+
+def record(at: int, where: Context, *heads: str) -> bytes:
+    """Frames that passed so many seconds after `NOW`."""
+    return frames(*[(each.encode() + b"\n\n", b"") for each in heads], context=where, at=NOW + at * SECOND)
+
+
+def test_the_journal(tmp_path: Path, capsys: Capture) -> None:
+    """Two relays' segments in the order of time: features with counts, and what selectors keep away meanwhile."""
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    billing, producer = context("s-1", "billing"), context("s-2", "producer")
+    answers = context("s-1", "billing", "broker", "old")
+    sends = [f"SEND\ndestination:/topic/x\nkind:{each}" for each in "aab"]
+    put(
+        journal,
+        record(
+            0, billing, "CONNECT\nlogin:billing", "SUBSCRIBE\nid:1\ndestination:/topic/x\nselector:kind = 'a'"
+        ),
+        record(2, answers, *["MESSAGE\nsubscription:1\nmessage-id:m\ndestination:/topic/x"] * 2),
+        record(5, billing, "UNSUBSCRIBE\nid:1"),
+        record(6, billing, "SUBSCRIBE\nid:2\ndestination:/queue/q\nselector:kind = 'a'\nack:client"),
+        record(7, billing, "NACK\nid:x", "SUBSCRIBE\nid:3\ndestination:/queue/r\nack:auto"),
+        event("disconnected", context=billing, at=NOW + 9 * SECOND, end="client"),
+    )
+    put(
+        journal,
+        record(
+            1, producer, *sends, "SEND\ndestination:/topic/y", "SEND\ndestination:/queue/other.a\nexpires:9"
+        ),
+        record(2, producer, "BEGIN\ntransaction:t", f"{sends[0]}\ntransaction:t", "ABORT\ntransaction:t"),
+        record(3, producer, "BEGIN\ntransaction:u", f"{sends[2]}\ntransaction:u", "COMMIT\ntransaction:u"),
+        record(6, producer, sends[0]),
+        record(8, producer, *["SEND\ndestination:/queue/q\nexpires:5"] * 4),
+        record(10, producer, "SEND\ndestination:/queue/q\nexpires:5"),
+        name=f"{NAME}.journal".replace("eu-1", "eu-2").replace(RUN, "4567abcd"),
+    )
+    status, report = reported(capsys, write(tmp_path), "--no-sessions", "--journal", str(journal))
+    assert status == 1
+    assert told(report) == [
+        ("billing", "nack", "refused", []),
+        ("billing", "selectors", "refused", ["/topic/x", "/queue/q"]),
+        ("producer", "expiry", "mapped", []),
+    ]
+    nack, selectors, expiry = report["findings"]
+    assert (nack["count"], nack["setting"]) == (
+        {"the journal": 1},
+        '[upstream.new.map] nack = "requeue"  # or dead-letter or discard',
+    )
+    assert expiry["count"] == {"the journal": 5}
+    assert selectors["extra"] == [
+        {"client": "billing", "place": "/topic/x", "sent": 4, "delivered": 2},
+        {"client": "billing", "place": "/queue/q", "sent": 4, "delivered": 0},
+    ]
+    _, out, _ = checked(capsys, write(tmp_path), "--no-sessions", "--journal", str(journal))
+    assert (
+        "/topic/x: 50 % of its deliveries would be extra (2 of 4 messages matched); /queue/q: 0 of 4" in out
+    )
+    late = ["--since", "2026-11-21T08:23:10", "--until", "2026-11-21T08:23:11"]
+    _, report = reported(capsys, write(tmp_path), "--no-sessions", "--journal", str(journal), *late)
+    assert [each["feature"] for each in report["findings"]] == ["expiry"]
+    nobody = ["--no-sessions", "--journal", str(journal), "--since", "2027-01-01"]
+    assert reported(capsys, write(tmp_path), *nobody)[1]["open"] == ["no client of old is in the journal"]
+
+
+def test_a_subscription_with_wildcards() -> None:
+    """One word, or all that follow."""
+    fit = ["/topic/a.b", "/topic/a.c"]
+    assert [_fits(b"/topic/a.*", each.encode()) for each in [*fit, "/topic/a", "/topic/a.b.c"]] == [
+        1,
+        1,
+        0,
+        0,
+    ]
+    assert [_fits(b"/topic/a.>", each.encode()) for each in [*fit, "/topic/b.a", "/queue/a.b"]] == [
+        1,
+        1,
+        0,
+        0,
+    ]
+    assert _fits(b"/topic/#", b"/topic/a.b")
+
+
+def test_a_durable_subscription_needs_a_client_id(tmp_path: Path, capsys: Capture) -> None:
+    """It is known from CONNECT; whoever connected before the journal began is believed to have one."""
+    said = "SUBSCRIBE\nid:1\ndestination:/topic/x\nactivemq.subscriptionName:s"
+    put(
+        tmp_path,
+        record(0, context("s-1", "a"), "CONNECT\nlogin:a", said),
+        record(0, context("s-2", "b"), "CONNECT\nlogin:b\nclient-id:b", said),
+        record(0, context("s-3", "c"), said),
+    )
+    _, report = reported(capsys, write(tmp_path), "--no-sessions", "--journal", str(tmp_path))
+    assert told(report) == [
+        ("a", "durable-subscriptions", "refused", ["/topic/x"]),
+        ("b", "durable-subscriptions", "mapped", ["/topic/x"]),
+        ("c", "durable-subscriptions", "mapped", ["/topic/x"]),
+    ]
+
+
+# What is configured
+
+
+def test_what_is_not_decided(relay: Relay, tmp_path: Path, capsys: Capture) -> None:
+    """Without the clients' product in the map, all is foretold as with it, and the line is missing."""
+    relay.answer(FIRST, listed())
+    silent = CONFIG.replace('clients = "activemq"', "")
+    status, report = reported(capsys, write(tmp_path, silent), "--admin", relay.place)
+    assert status == 1
+    (why,) = report["open"]
+    assert '[upstream.new.map] clients = "activemq"' in why
+    same = silent.replace('profile = "rabbitmq"', 'profile = "activemq"')
+    assert reported(capsys, write(tmp_path, same), "--admin", relay.place)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "names", "said"),
+    [
+        ([], ("old", "newer"), "there is no upstream.newer"),
+        ([], ("old", "old"), "both the old upstream and the new one"),
+        ([], ("other", "new"), "the product of upstream.other is not known"),
+        ([], ("old", "other"), "the product of upstream.other is not known"),
+        ([], ("new", "old"), "no listener and no route uses upstream.new"),
+        (["--journal"], ("old", "new"), "journal.directory: is missing"),
+        (["--journal", "/nowhere"], ("old", "new"), "/nowhere: cannot be read"),
+    ],
+)
+def test_what_cannot_be_told(
+    tmp_path: Path, capsys: Capture, options: list[str], names: tuple[str, str], said: str
+) -> None:
+    """The exit status is another one, and the reason is said."""
+    config = CONFIG.replace('clients = "activemq"', "") if "other" in names else CONFIG
+    status, out, err = checked(capsys, write(tmp_path, config), "--no-sessions", *options, names=names)
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+def test_logins_that_are_not_known(tmp_path: Path, capsys: Capture) -> None:
+    """The clients' own are theirs: they are listed, and not tried."""
+    (tmp_path / "users").write_text("alice::\n")
+    (tmp_path / "users").chmod(0o600)
+    status, report = reported(capsys, write(tmp_path), "--no-sessions", "--login")
+    assert status == 0
+    assert [(each["login"], each["accepted"]) for each in report["logins"]] == [
+        ("the clients' own (of listener.main)", None)
+    ]
+    known = CONFIG.replace('upstream = "old"', 'upstream = "old"\nauth = "staff"', 1)
+    staff = '[auth.staff]\nusers = "users"\nbroker = "user"'
+    file = write(tmp_path, known.replace("tcp://b", "tcp://127.0.0.1:1"), staff)
+    status, report = reported(capsys, file, "--no-sessions", "--login", "--within", "5")
+    assert status == 1
+    (login,) = report["logins"]
+    assert (login["login"], login["accepted"]) == ("alice (of auth.staff, without a passcode)", False)
+    assert "refused" in login["text"].lower()

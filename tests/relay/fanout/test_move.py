@@ -1,0 +1,326 @@
+"""A move of destinations from OLD (broker a) to NEW (broker b), phase by phase, and back."""
+
+from typing import Any
+
+import pytest
+
+from stomprelay.relay import inputs
+from stomprelay.relay.model.listener import Listener, Match, Route
+from stomprelay.relay.model.move import Move, Phase
+from stomprelay.relay.model.upstream import Upstream
+from tests.playbook import listener
+from tests.relay.frames import message, receipt, send, tell
+from tests.relay.several import begun, lasting, plain
+
+AT_A = tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual")
+OVER = tell(b"UNSUBSCRIBE", id="1")
+
+
+class Moving:
+    """A session, and the move of what begins with `/queue/a`."""
+
+    def __init__(
+        self,
+        phase: str = "off",
+        client: bytes = b"1.2",
+        new: Upstream | None = None,
+        old: Upstream | None = None,
+        **settings: Any,
+    ) -> None:
+        self.move = Move("orders", Phase(phase))
+        route = Route(Match.PREFIX, "/queue/a", new or lasting("new", "b"), self.move)
+        self.front: Listener = listener(old or lasting("old", "a"), routes=(route,), **settings)
+        self.play = begun(self.front, client, "a")
+
+    def to(self, phase: str) -> None:
+        """An operator begins this phase, and the session is told."""
+        self.move.enter(Phase(phase), 1.0)
+        self.tell()
+
+    def tell(self) -> None:
+        """The session is told to follow."""
+        self.play._perform(self.play.relay.handle(inputs.Phased(self.front), self.play.now))
+
+    @property
+    def standing(self) -> tuple[bool, str] | None:
+        """Whether the session has followed, and why it stays at OLD."""
+        return self.play.relay.standing(self.move)
+
+
+def copy(number: int, body: bytes = b"") -> bytes:
+    """What NEW gets of a SEND in the phase `shadow`."""
+    return send(body).replace(b"SEND\n", b"SEND\nrelay-copy:relay-session-shadow-%d\n" % number)
+
+
+def test_all_phases() -> None:
+    """A consumer that sends, from `off` to `done`: nothing is asked of the client."""
+    moving = Moving()
+    with moving.play as play:
+        play.client_tells_broker(AT_A, at="a")
+        play.client_tells_broker(send(b"0"), at="a")
+        moving.to("shadow")
+        play.client_said(b"")
+        play.client_tells_broker(send(b"1"), at="a")
+        play.broker_welcomes(at="b")
+        play.broker_gets(copy(1, b"1"), at="b")
+        moving.to("both")
+        play.broker_gets(AT_A + b"\n", at="b")
+        play.client_tells_broker(send(b"2"), at="a")
+        moving.to("new")
+        play.client_tells_broker(send(b"3"), at="b")
+        play.broker_tells_client(message(b"3", message_id="b1", ack="b1"), at="b")
+        play.broker_tells_client(message(b"2", message_id="a1", ack="a1"), at="a")
+        moving.to("done")
+        assert moving.standing == (False, "")  # the client owes OLD an ACK
+        play.client_tells_broker(tell(b"ACK", id="a1"), at="a")
+        moving.tell()
+        play.broker_gets(OVER + b"\n", at="a")
+        assert moving.standing == (True, "")
+        play.client_tells_broker(tell(b"ACK", id="b1"), at="b")
+        play.client_tells_broker(send(b"4"), at="b")
+
+
+def test_back_again() -> None:
+    """From `done` to `off`: OLD gets the subscription again, and NEW loses it when nothing is owed there."""
+    moving = Moving("done")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        play.broker_tells_client(message(b"1", message_id="b1", ack="b1"), at="b")
+        moving.to("off")
+        play.broker_gets(AT_A + b"\n", at="a")
+        play.client_tells_broker(send(b"2"), at="a")
+        assert moving.standing == (False, "")
+        play.client_tells_broker(tell(b"ACK", id="b1"), at="b")
+        moving.tell()
+        play.broker_gets(OVER + b"\n", at="b")
+        assert moving.standing == (True, "")
+
+
+def test_what_is_still_on_its_way_from_old() -> None:
+    """A message that OLD sent before it read UNSUBSCRIBE is not for the client, whose ACK would be an error there."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        play.broker_gets(AT_A + b"\n", at="a")
+        moving.to("done")
+        play.broker_gets(OVER + b"\n", at="a")
+        play.broker_says(message(b"late", message_id="a1", ack="a1"), at="a")
+        play.client_gets(b"")
+        moving.to("new")
+        play.broker_gets(AT_A + b"\n", at="a")
+        play.broker_tells_client(message(b"late", message_id="a1", ack="a2"), at="a")
+
+
+@pytest.mark.parametrize("phase", ["both", "new", "done"])
+def test_receipts(phase: str) -> None:
+    """The upstream that gets SENDs answers SUBSCRIBE and UNSUBSCRIBE; the other one is not asked."""
+    first, other = ("a", "b") if phase == "both" else ("b", "a")
+    moving = Moving(phase)
+    with moving.play as play:
+        asking = AT_A.replace(b"\n\n", b"\nreceipt:s\n\n")
+        play.client_says(asking)
+        play.broker_welcomes(at="b")
+        assert b"receipt:s\n" in play.broker_reads(at=first)
+        if phase != "done":
+            play.broker_gets(AT_A + b"\n", at=other)
+        play.broker_tells_client(receipt("s"), at=first)
+        play.client_says(OVER.replace(b"\n\n", b"\nreceipt:u\n\n"))
+        assert b"receipt:u\n" in play.broker_reads(at=first)
+        if phase != "done":
+            play.broker_gets(OVER + b"\n", at=other)
+        play.broker_tells_client(receipt("u"), at=first)
+
+
+def test_a_client_of_1_0() -> None:
+    """It names neither its subscriptions nor deliveries by subscription; each ACK reaches its message's broker."""
+    moving = Moving("both", b"1.0")
+    with moving.play as play:
+        subscribe = tell(b"SUBSCRIBE", destination="/queue/a", ack="client")
+        play.client_says(tell(b"SUBSCRIBE", destination="/queue/z", ack="client") + subscribe)
+        play.broker_welcomes(b"1.0", at="b")
+        play.broker_reads(at="a")
+        play.broker_gets(subscribe + b"\n", at="b")
+        for at in "ab":
+            wire = message(b"", message_id=f"{at}1").replace(b"subscription:1\n", b"")
+            play.broker_tells_client(wire, at=at)
+        play.client_says(tell(b"ACK", message_id="b1"))
+        play.broker_gets(tell(b"ACK", message_id="b1"), at="b")
+        play.broker_gets(tell(b"ACK", message_id="a1") + b"\n", at="a")  # it is cumulative
+        moving.to("off")
+        play.broker_gets(tell(b"UNSUBSCRIBE", destination="/queue/a") + b"\n", at="b")
+
+
+# Copies
+
+
+def test_copies_have_no_influence() -> None:
+    """Neither receipt nor error nor a full queue of NEW reaches the client; the move is stopped and says why."""
+    moving = Moving("shadow", new=plain("new", "b"))
+    with moving.play as play:
+        asking = send(b"1", receipt="r")
+        play.client_tells_broker(asking, at="a")
+        play.broker_welcomes(at="b")
+        play.broker_gets(copy(1, b"1"), at="b")
+        play.broker_says(tell(b"ERROR", message="no such queue"), at="b")
+        play.broker_tells_client(receipt("r"), at="a")
+        assert moving.move.stopped == "it answered ERROR: no such queue"
+        assert moving.standing == (True, "it answered ERROR: no such queue")
+        play.client_tells_broker(send(b"2"), at="a")
+        moving.to("off")
+        moving.to("shadow")
+        play.client_tells_broker(send(b"3"), at="a")  # the next phase tries again
+        play.broker_welcomes(at="b")
+        play.broker_gets(copy(2, b"3"), at="b")
+        play.broker_goes(at="b")
+        assert moving.standing == (True, "it was lost")
+        play.client_tells_broker(send(b"4"), at="a")
+        play.client_says(tell(b"DISCONNECT", receipt="d"))
+        assert b"receipt:d" in play.broker_reads(at="a")
+        play.broker_tells_client(receipt("d"), at="a")
+
+
+def test_new_is_full() -> None:
+    """The client is read from all the same; the copies that NEW has no room for are counted."""
+    moving = Moving("shadow", new=lasting("new", "b", resend_buffer=200, confirm=True))
+    with moving.play as play:
+        play.client_says(send(b"0"))
+        play.broker_welcomes(at="b")
+        for number in range(1, 10):
+            play.client_says(send(b"%d" % number))
+        assert not play.client.paused
+        assert moving.move.failed == 1
+        assert "too much waits" in moving.move.stopped
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.client_says(tell(b"DISCONNECT", receipt="d"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_tells_client(receipt("d"), at="a")
+
+
+def test_a_copy_of_a_transaction() -> None:
+    """NEW gets the transaction as a whole, when OLD does."""
+    moving = Moving("shadow")
+    begin, commit = tell(b"BEGIN", transaction="t"), tell(b"COMMIT", transaction="t", receipt="c")
+    with moving.play as play:
+        play.client_tells_broker(begin, at="a")
+        play.client_tells_broker(send(b"1", transaction="t"), at="a")
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="b")
+        play.client_tells_broker(commit, at="a")
+        assert play.broker_reads(at="b").startswith(b"COMMIT\nreceipt:relay-session-receipt-")
+        play.broker_tells_client(receipt("c"), at="a")
+
+
+# Transactions
+
+
+def test_a_transaction_stays_where_it_began() -> None:
+    """Its later SENDs go there, too, although others go to NEW meanwhile."""
+    moving = Moving("both")
+    with moving.play as play:
+        play.client_tells_broker(tell(b"BEGIN", transaction="t"), at="a")
+        play.client_tells_broker(send(b"1", transaction="t"), at="a")
+        play.broker_welcomes(at="b")
+        moving.to("new")
+        play.client_tells_broker(send(b"2", transaction="t"), at="a")
+        play.client_tells_broker(send(b"3"), at="b")
+        play.client_tells_broker(tell(b"COMMIT", transaction="t", receipt="c"), at="a")
+        play.broker_tells_client(receipt("c"), at="a")
+        play.client_tells_broker(tell(b"BEGIN", transaction="u"), at="a")
+        play.client_says(send(b"4", transaction="u"))
+        play.broker_gets(tell(b"ABORT", transaction="u") + b"\n", at="a")
+        play.broker_gets(tell(b"BEGIN", transaction="u") + b"\n" + send(b"4", transaction="u"), at="b")
+
+
+# Sessions that stay at OLD
+
+
+@pytest.mark.parametrize("phase", ["shadow", "both", "new", "done"])
+def test_new_refuses(phase: str) -> None:
+    """The session stays at OLD, with what NEW was to get; the client gets its receipts and no ERROR."""
+    moving = Moving(phase)
+    with moving.play as play:
+        play.client_says(AT_A.replace(b"\n\n", b"\nreceipt:s\n\n") + send(b"1", receipt="r"))
+        play.broker_is_asked(at="b")
+        play.broker_says(tell(b"ERROR", message="Access refused"), at="b")
+        assert play.broker_reads(at="a").replace(b"receipt:s\n", b"").replace(b"\0\n", b"\0") == AT_A + send(
+            b"1", receipt="r"
+        )
+        if phase in ("shadow", "both"):
+            play.broker_tells_client(receipt("s"), at="a")
+        else:
+            play.client_gets(receipt("s"))
+        play.broker_tells_client(receipt("r"), at="a")
+        assert moving.standing == (True, "it answered CONNECT with ERROR")
+        assert not moving.move.stopped
+        play.client_tells_broker(send(b"2"), at="a")
+        play.client_tells_broker(OVER, at="a")
+
+
+def test_a_plain_new_is_lost() -> None:
+    """In `both` the session goes on with OLD. In `new` it ends, as with each plain address."""
+    for phase in ("both", "new"):
+        moving = Moving(phase, new=plain("new", "b"))
+        with moving.play as play:
+            play.client_said(AT_A)
+            play.broker_welcomes(at="b")
+            play.broker_reads(at="b")
+            play.broker_goes(at="b")
+            if phase == "both":
+                assert moving.standing == (True, "it was lost")
+                play.client_tells_broker(send(b"1"), at="a")
+            else:
+                play.client_gets_error(b"connection to the broker was lost")
+
+
+def test_new_is_away_for_a_while() -> None:
+    """Where NEW may come back it gets the subscription then; `new` begins for the session when it has accepted."""
+    moving = Moving("both")
+    with moving.play as play:
+        play.client_tells_broker(AT_A, at="a")
+        moving.to("new")
+        assert moving.standing == (False, "")
+        play.client_tells_broker(send(b"1"), at="a")
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        moving.tell()
+        assert moving.standing == (True, "")
+        play.client_tells_broker(send(b"2"), at="b")
+
+
+def test_an_error_of_new_in_the_phase_new() -> None:
+    """It is the client's, as from every broker of its SENDs, and the move is stopped."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_says(send(b"1"))
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="b")
+        play.broker_tells_client(tell(b"ERROR", message="no"), at="b")
+        assert moving.move.stopped == "it answered ERROR: no"
+
+
+@pytest.mark.parametrize(
+    ("mode", "version", "ack"),
+    [
+        ("auto", b"1.2", b""),
+        ("client-individual", b"1.2", b"ACK\nid:k\n\n\0\n"),
+        ("client", b"1.1", b"ACK\nsubscription:1\nmessage-id:m\n\n\0\n"),
+        ("client", b"1.0", b"ACK\nmessage-id:m\n\n\0\n"),
+    ],
+)
+def test_copies_that_wait_at_new(mode: str, version: bytes, ack: bytes) -> None:
+    """They are no messages of the client's, which has the originals of OLD: NEW gets their ACKs."""
+    moving = Moving("both", version)
+    with moving.play as play:
+        play.client_said(AT_A.replace(b"client-individual", mode.encode()))
+        play.broker_welcomes(version, at="b")
+        play.broker_reads(at="b")
+        headers = {"message_id": "m", "relay_copy": "relay-other-shadow-7"}
+        play.broker_says(message(b"1", **headers, **({"ack": "k"} if version == b"1.2" else {})), at="b")
+        play.broker_gets(ack, at="b")
+        play.broker_tells_client(message(b"1", message_id="m", relay_copy="relay-other-7", ack="k"), at="b")
