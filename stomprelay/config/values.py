@@ -440,7 +440,8 @@ def _map_header(value: object) -> HeaderRow | Addition:
         raise ValueError(f"{shown(name.decode())}: destination belongs to add, and value to becomes")
     if "add" in value:
         glob = re.compile(translate(text(value["destination"])).encode())
-        return Addition(on, glob, name, text(value["add"]).encode(), at)
+        # RabbitMQ's exchange of all queues has an empty name.
+        return Addition(on, glob, name, b"" if value["add"] == "" else text(value["add"]).encode(), at)
     if "drop" in value:
         return HeaderRow(on, name, name, LEFT_OUT, at)
     return HeaderRow(on, name, text(value["becomes"]).encode(), _value(value.get("value", "same")), at)

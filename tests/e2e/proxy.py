@@ -18,11 +18,13 @@ class Proxy:
     """Forwards octets between a port of its own and a broker's, in a thread of its own.
 
     Every method returns when it has been done. A client of a broker that is not there is reset, as is one that comes
-    while the broker is cut off.
+    while the broker is cut off. `said`: what the broker has read, by connection, if the proxy is to `record` it.
     """
 
-    def __init__(self, broker: int) -> None:
+    def __init__(self, broker: int, *, record: bool = False) -> None:
         self.port = free_port()
+        self.said: list[bytearray] = []
+        self._record = record
         self._broker = broker
         self._loop = asyncio.new_event_loop()
         self._flowing = asyncio.Event()
@@ -151,8 +153,11 @@ class Proxy:
             there_reader, there = await asyncio.open_connection("127.0.0.1", self._broker)
             writers.append(there)
             self._sockets.add(there)
+            said = bytearray() if self._record else None
+            if said is not None:
+                self.said.append(said)
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(reader, there))
+                both.create_task(self._pump(reader, there, said))
                 both.create_task(self._pump(there_reader, writer))
             for each in writers:
                 each.close()
@@ -164,12 +169,16 @@ class Proxy:
                 self._sockets.discard(each)
                 _abort(each)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward one direction up to its end."""
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: bytearray | None = None
+    ) -> None:
+        """Forward one direction up to its end, and add it to `said`."""
         while data := await reader.read(_PIECE):
             await self._flowing.wait()
             if writer in self._muted:
                 continue
+            if said is not None:
+                said += data
             writer.write(data)
             await writer.drain()
         await self._flowing.wait()

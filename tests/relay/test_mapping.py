@@ -67,6 +67,7 @@ SAID = [
         ["destination:/topic/a.#", "subscription-type:MULTICAST"],
     ),
     (A, J, "SEND", ["destination:plain"], ["destination:plain", "destination-type:ANYCAST"]),
+    (R, J, "SEND", ["destination:plain"], ["destination:plain", "destination-type:ANYCAST"]),
     (R, A, "SUBSCRIBE", ["destination:/topic/a.#"], ["destination:/topic/a.>"]),
     (R, A, "SEND", ["destination:/queue/a%2Fb"], ["destination:/queue/a/b"]),
     (R, J, "SEND", ["destination:/queue/a%2Fb"], ["destination:/queue/a/b", "destination-type:ANYCAST"]),
@@ -74,6 +75,8 @@ SAID = [
     (J, A, "SUBSCRIBE", ["selector:convert_string_expressions\\ca > 1"], ["selector:a > 1"]),
     # users
     (A, R, "SEND", ["user-id:u"], ["x-user-id:u"]),
+    (R, A, "SEND", ["user-id:u"], ["user-id:u"]),
+    (R, A, "SEND", ["x-user-id:u"], ["x-user-id:u"]),
     # virtual topics
     (
         A,
@@ -129,6 +132,15 @@ REFUSED = [
     (A, R, "SUBSCRIBE", ["destination:/queue/a.>"], "queue-wildcards"),
     (A, J, "SUBSCRIBE", ["destination:/queue/Consumer.c.VirtualTopic.t"], "virtual-topics"),
     (A, J, "SUBSCRIBE", ["destination:/topic/>"], "all-topics"),
+    (R, J, "SUBSCRIBE", ["destination:/topic/#"], "all-topics"),
+    (J, A, "SUBSCRIBE", ["destination:/queue/a.#"], "queue-wildcards"),
+    (J, R, "SUBSCRIBE", ["destination:/topic/a::b"], "qualified-names"),
+    (J, A, "SEND", ["destination:orders"], "plain-names"),
+    (J, R, "SUBSCRIBE", ["destination:orders"], "plain-names"),
+    (R, A, "SUBSCRIBE", ["destination:/topic/a", "x-queue-name:q"], "topic-queues"),
+    (R, A, "SUBSCRIBE", ["exclusive:true"], "queue-arguments"),
+    (R, A, "SEND", ["reply-to:/temp-queue/me"], "reply-subscriptions"),
+    (R, J, "SEND", ["reply-to:/temp-queue/me"], "reply-subscriptions"),
     (A, R, "SEND", ["reply-to:/remote-temp-queue/ID"], "foreign-replies"),
     (A, R, "SEND", ["reply-to:some/thing"], "foreign-replies"),
     (J, A, "UNSUBSCRIBE", ["durable-subscription-name:s"], "durable-subscriptions"),
@@ -331,6 +343,20 @@ def test_the_host_of_a_broker() -> None:
     play.client_says(SAY_HELLO[b"1.2"])
     play.broker_accepts()
     assert b"\nhost:/shop\n" in play.broker_reads()
+
+
+def test_maps_of_several_upstreams() -> None:
+    """Settings that are made from others, as a configuration makes them, have maps of their own."""
+    first = MapSettings(A)
+    assert first.at(J) is not None
+    assert replace(first, clients=J).at(J) is not first.at(J)
+
+
+def test_the_end_of_a_durable_subscription() -> None:
+    """ActiveMQ's clients end it after its consumer, which RabbitMQ cannot do."""
+    with moved(A, R) as play:
+        play.client_says(frame("UNSUBSCRIBE", "activemq.subscriptionName:s", "receipt:r"))
+        play.client_gets_error(b"durable-subscriptions are not possible at this broker", receipt=b"r")
 
 
 @in_all_cuts

@@ -30,10 +30,13 @@ CONVERSION: Final = b"convert_string_expressions:"
 
 
 class Said(NamedTuple):
-    """A header in the words of one product."""
+    """A header in the words of one product. `used`: clients of the product mean this by it; else it is only where the
+    relay puts what other clients say.
+    """
 
     name: bytes
     unit: Unit = Unit.TEXT
+    used: bool = True
 
 
 class Feature(NamedTuple):
@@ -74,7 +77,7 @@ FEATURES: Final = (
         Said(b"expiration", Unit.PERIOD),
     ),
     # RabbitMQ closes the connection if `user-id` is not the login.
-    _feature("user-id", (SEND,), Said(b"user-id"), Said(b"user-id"), Said(b"x-user-id")),
+    _feature("user-id", (SEND,), Said(b"user-id"), Said(b"user-id"), Said(b"x-user-id", used=False)),
     _feature(
         "prefetch",
         (SUBSCRIBE,),
@@ -177,8 +180,17 @@ FEATURES: Final = (
             b"x-max-priority",
             b"x-dead-letter-exchange",
             b"x-dead-letter-routing-key",
+            b"exclusive",
         )
     ],
+    _feature(
+        "topic-queues",
+        (SUBSCRIBE,),
+        None,
+        None,
+        Said(b"x-queue-name"),
+        "each consumer gets every message, and none that came while it was away",
+    ),
 )
 """The features that headers say. Where a product lacks one that clients use, the frame is refused, or the header is
 dropped, as the configuration chooses.
@@ -224,12 +236,39 @@ PLACES: Final = (
         "the broker delivers messages of its own, or none",
     ),
     Place(
-        "queue-wildcards",
+        "all-topics",
         (SUBSCRIBE,),
-        ACTIVEMQ,
-        re.compile(rb"/queue/(?:.*\.)?[*>](?:\..*)?", re.DOTALL),
-        (ARTEMIS, RABBITMQ),
-        "the pattern is taken for one name",
+        RABBITMQ,
+        re.compile(rb"/topic/#"),
+        (ARTEMIS,),
+        "the broker delivers messages of its own, or none",
+    ),
+    *[
+        Place(
+            "queue-wildcards",
+            (SUBSCRIBE,),
+            product,
+            re.compile(rb"/queue/(?:.*\.)?[*%b](?:\..*)?" % rest, re.DOTALL),
+            tuple([each for each in PRODUCTS if each != product]),
+            "the pattern is taken for one name",
+        )
+        for product, rest in ((ACTIVEMQ, b">"), (ARTEMIS, b"#"))
+    ],
+    Place(
+        "qualified-names",
+        (SEND, SUBSCRIBE),
+        ARTEMIS,
+        re.compile(rb".+::.+", re.DOTALL),
+        (ACTIVEMQ, RABBITMQ),
+        "the broker has no queues of topics",
+    ),
+    Place(
+        "plain-names",
+        (SEND, SUBSCRIBE),
+        ARTEMIS,
+        re.compile(rb"[^/].*", re.DOTALL),
+        (ACTIVEMQ, RABBITMQ),
+        "the broker takes a name without a prefix for a queue",
     ),
     Place(
         "exchanges",

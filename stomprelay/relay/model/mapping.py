@@ -426,10 +426,17 @@ _SUBSCRIBING: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 _DOES: Final = {None: "refuse", ACTIVEMQ: "put aside", ARTEMIS: "drop", RABBITMQ: "give back"}
 """What a NACK does to a message, in the words of the ERROR."""
 REPLIES: Final = "foreign-replies"
+SUBSCRIBED: Final = "reply-subscriptions"
+"""RabbitMQ makes a subscription for a temporary queue in `reply-to`, without a SUBSCRIBE."""
 _UNKNOWN_REPLIES: Final = re.compile(
     rb"/(?!(?:queue|topic|temp-queue|temp-topic|amq/queue|exchange|reply-queue)/).*|[^/]+/.*", re.DOTALL
 )
 DURABLE: Final = "durable-subscriptions"
+_UNENDED: Final = {
+    (ARTEMIS, ACTIVEMQ): "the broker ends a durable subscription only after its consumer",
+    (ACTIVEMQ, RABBITMQ): "the broker ends a durable subscription only together with its consumer",
+}
+"""Why clients of a product cannot end a durable subscription at a broker, by both products."""
 _DURABLE: Final = {ACTIVEMQ: b"activemq.subscriptionName", ARTEMIS: b"durable-subscription-name"}
 
 _CONSUMER: Final = Pattern("/queue/Consumer.{consumer}.VirtualTopic.{topic}")
@@ -460,7 +467,7 @@ _ROUTE: Final = b"destination-type"
 _ROUTED: Final = {
     None: (rb"/(?:queue|temp-queue)/.+", rb"/(?:topic|temp-topic)/.+"),
     # A name without a prefix is a queue.
-    ACTIVEMQ: (rb"(?!/(?:temp-)?topic/).+", rb"/(?:topic|temp-topic)/.+"),
+    **dict.fromkeys((ACTIVEMQ, RABBITMQ), (rb"(?!/(?:temp-)?topic/).+", rb"/(?:topic|temp-topic)/.+")),
 }
 
 
@@ -543,7 +550,7 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
     rows, lacks = [], []
     for feature in FEATURES:
         ours, theirs = feature.said.get(clients), feature.said.get(product)
-        if ours is None:
+        if ours is None or not ours.used:
             continue
         if theirs is not None:
             value = VALUES.get((ours.unit, theirs.unit), _same)
@@ -556,12 +563,14 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
     if clients == RABBITMQ and DURABLE not in ignore:
         why = "the broker knows a subscription by client-id and name"
         lacks.append(Lack((SUBSCRIBE,), DURABLE, why, b"durable", _compiled(rb"/(?:topic|exchange)/.+")))
+    if clients == RABBITMQ and SUBSCRIBED not in ignore:
+        why = "the broker delivers replies to subscribers alone"
+        lacks.append(Lack((SEND,), SUBSCRIBED, why, PLACED[1], values=_TEMPORARY))
     if product == RABBITMQ and REPLIES not in ignore:
         why = "the broker would drop the frame, because it does not know the form of reply-to"
         lacks.append(Lack((SEND,), REPLIES, why, PLACED[1], values=_UNKNOWN_REPLIES))
-    if (clients, product) == (ARTEMIS, ACTIVEMQ) and DURABLE not in ignore:
-        why = "the broker ends a durable subscription only after its consumer"
-        lacks.append(Lack((UNSUBSCRIBE,), DURABLE, why, _DURABLE[ARTEMIS]))
+    if (why := _UNENDED.get((clients, product))) is not None and DURABLE not in ignore:
+        lacks.append(Lack((UNSUBSCRIBE,), DURABLE, why, _DURABLE[clients]))
     for place in PLACES:
         if place.product == clients and product in place.lacking and place.name not in ignore:
             lacks.append(Lack(place.commands, place.name, place.why, places=place.pattern))
@@ -585,6 +594,13 @@ _EXACT: Final = {(ARTEMIS, ACTIVEMQ): DISCARD, (ARTEMIS, RABBITMQ): DISCARD}
 
 
 IGNORED: Final = frozenset(
-    {DURABLE, REPLIES, "cumulative-acks", *[each.name for each in FEATURES], *[each.name for each in PLACES]}
+    {
+        DURABLE,
+        REPLIES,
+        SUBSCRIBED,
+        "cumulative-acks",
+        *[each.name for each in FEATURES],
+        *[each.name for each in PLACES],
+    }
 )
 """The features that may be named in `MapSettings.ignore`."""

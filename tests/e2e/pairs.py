@@ -1,0 +1,448 @@
+"""What the relay makes of each feature between each two products: the tables of `docs/move.md`.
+
+`python -m tests.e2e.pairs` writes them; `test_move_cells.py` plays each cell with real brokers, and finds its word there.
+"""
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from stomprelay.relay.model.features import ACTIVEMQ, ARTEMIS, PRODUCTS, RABBITMQ
+
+PAIRS: Final = [(clients, broker) for clients in PRODUCTS for broker in PRODUCTS if clients != broker]
+"""The product that clients were written for, and the broker's."""
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "move.md"
+HEADING: Final = "## What is said otherwise, by product"
+SAME, MAPPED, CHOSEN, REFUSED, OTHERWISE, NONE = "same", "mapped", "chosen", "refused", "otherwise", "-"
+BY_DOCUMENTS: Final = "by the documents"
+"""Begins a cell that no test can see."""
+
+_TITLES: Final = {ACTIVEMQ: "ActiveMQ", ARTEMIS: "Artemis", RABBITMQ: "RabbitMQ"}
+
+
+def quoted(text: str) -> list[str]:
+    """Return what a cell has in backticks: what a client says, a feature, or lines of configuration."""
+    return re.findall(r"`([^`]+)`", text)
+
+
+class Row(NamedTuple):
+    """A feature. `words`: how a client says it, by product. `cells`: what becomes of it, by pair: one of the words above,
+    perhaps a colon, and what the broker reads (mapped), the setting (chosen), the features to ignore (refused). `scene`:
+    the function of the test that plays it; "": what no test can see.
+    """
+
+    scene: str
+    title: str
+    words: tuple[str, str, str]
+    cells: tuple[str, str, str, str, str, str]
+
+    def cell(self, clients: str, broker: str) -> str:
+        """Return what becomes of it between two products."""
+        return self.cells[PAIRS.index((clients, broker))]
+
+    def verdict(self, clients: str, broker: str) -> str:
+        """Return the word of the cell."""
+        return self.cell(clients, broker).partition(":")[0]
+
+    def said(self, product: str) -> list[str]:
+        """Return what a client of this product says."""
+        return quoted(self.words[PRODUCTS.index(product)])
+
+
+_QUORUM: Final = (
+    'chosen: `map.headers = [{ on = ["SEND", "SUBSCRIBE"], header = "x-queue-type", '
+    'destination = "/queue/*", add = "quorum" }]`'
+)
+_PRIORITIES: Final = (
+    'chosen: `map.headers = [{ on = ["SEND", "SUBSCRIBE"], header = "x-max-priority", '
+    'destination = "/queue/*", add = "10" }]`'
+)
+_DEAD: Final = (
+    'chosen: `map.nack = "dead-letter"`, and where queues have no policy for dead letters '
+    '`map.headers = [{ on = ["SEND", "SUBSCRIBE"], header = "x-dead-letter-exchange", destination = "/queue/*", add = "" }, '
+    '{ on = ["SEND", "SUBSCRIBE"], header = "x-dead-letter-routing-key", destination = "/queue/*", add = "dead" }]`'
+)
+_DISCARD, _REQUEUE = 'chosen: `map.nack = "discard"`', 'chosen: `map.nack = "requeue"`'
+_SIZE: Final = "chosen: `map.message_size = 1024`"
+_HOST: Final = 'chosen: `host = "/"`'
+
+ROWS: Final = (
+    # columns: activemq-artemis, activemq-rabbitmq, artemis-activemq, artemis-rabbitmq, rabbitmq-activemq, rabbitmq-artemis
+    Row(
+        "slash",
+        "a slash in a name",
+        ("`/queue/a/b`", "`/queue/a/b`", "`/queue/a%2Fb`"),
+        (SAME, MAPPED, SAME, MAPPED, MAPPED, MAPPED),
+    ),
+    Row(
+        "plain",
+        "a name without a prefix",
+        (
+            "`orders`, a queue",
+            "`orders`, a topic, unless the broker has a queue of that name",
+            "`orders`, a queue",
+        ),
+        (
+            "mapped: `destination-type:ANYCAST`",
+            SAME,
+            "refused: `plain-names`",
+            "refused: `plain-names`",
+            SAME,
+            "mapped: `destination-type:ANYCAST`",
+        ),
+    ),
+    Row(
+        "rest",
+        "all topics below one",
+        ("`/topic/a.>`", "`/topic/a.#`", "`/topic/a.#`"),
+        (MAPPED, MAPPED, MAPPED, SAME, MAPPED, SAME),
+    ),
+    Row("word", "any one word of a topic", ("`/topic/a.*`",) * 3, (SAME,) * 6),
+    Row(
+        "all_topics",
+        "all topics",
+        ("`/topic/>`", "none that gives topics alone", "`/topic/#`"),
+        ("refused: `all-topics`", MAPPED, NONE, NONE, MAPPED, "refused: `all-topics`"),
+    ),
+    Row(
+        "queue_wildcards",
+        "several queues by a pattern",
+        ("`/queue/a.>`", "`/queue/a.#`", NONE),
+        (*("refused: `queue-wildcards`",) * 4, NONE, NONE),
+    ),
+    Row(
+        "composite",
+        "several places in one frame",
+        ("`/queue/a,/queue/b`", NONE, NONE),
+        (*("refused: `composite-destinations`",) * 2, *(NONE,) * 4),
+    ),
+    Row(
+        "shared",
+        "a topic's messages for several workers, also while they are away",
+        (
+            "`/queue/Consumer.A.VirtualTopic.T`",
+            "`/topic/VirtualTopic.T::Consumer.A.VirtualTopic.T`",
+            "`/topic/VirtualTopic.T` with `x-queue-name:Consumer.A.VirtualTopic.T`, `durable:true`, `auto-delete:false`",
+        ),
+        (
+            "refused: `virtual-topics`",
+            MAPPED,
+            "refused: `qualified-names`",
+            "refused: `qualified-names`",
+            "refused: `topic-queues`, `durable-subscriptions`",
+            "refused: `topic-queues`, `durable-subscriptions`",
+        ),
+    ),
+    Row(
+        "exchanges",
+        "an exchange",
+        (NONE, NONE, "`/exchange/amq.topic/a`"),
+        (*(NONE,) * 4, *("refused: `exchanges`",) * 2),
+    ),
+    Row(
+        "requests",
+        "replies to a temporary queue",
+        (
+            "SUBSCRIBE to `/temp-queue/me`, and `reply-to:/temp-queue/me`",
+            "`/temp-queue/me`, which all clients share; the relay makes one for each",
+            "only `reply-to:/temp-queue/me`; no SUBSCRIBE",
+        ),
+        (
+            "mapped: `reply-to:/queue/relay-temp.`",
+            "mapped: `reply-to:/amq/queue/relay-temp.`, `exclusive:true`",
+            "mapped: `reply-to:/queue/relay-temp.`",
+            "mapped: `reply-to:/amq/queue/relay-temp.`, `exclusive:true`",
+            "refused: `reply-subscriptions`",
+            "refused: `reply-subscriptions`",
+        ),
+    ),
+    Row(
+        "reply_to",
+        "`reply-to` with a queue",
+        ("`reply-to:/queue/a/b`", "`reply-to:/queue/a/b`", "`reply-to:/queue/a%2Fb`"),
+        (SAME, MAPPED, SAME, MAPPED, MAPPED, MAPPED),
+    ),
+    Row(
+        "foreign_replies",
+        "`reply-to` with any text",
+        ("`reply-to:https://a.example/b`", "`reply-to:https://a.example/b`", NONE),
+        (SAME, "refused: `foreign-replies`", SAME, "refused: `foreign-replies`", NONE, NONE),
+    ),
+    Row(
+        "expiry",
+        "a message that expires",
+        (
+            "`expires:`, in ms since 1970",
+            "`expires:`, in ms since 1970",
+            "`expiration:`, in ms from now on",
+        ),
+        (SAME, MAPPED, SAME, MAPPED, MAPPED, MAPPED),
+    ),
+    Row("persistent", "a message that outlives its broker", ("`persistent:true`",) * 3, (SAME,) * 6),
+    Row(
+        "priority",
+        "a message's priority",
+        (
+            "`priority:9`; counts only if the broker is told so",
+            "`priority:9`",
+            "`priority:9`; counts only if the queue has x-max-priority",
+        ),
+        (SAME, SAME, "otherwise: set `prioritizedMessages` at the broker", _PRIORITIES, SAME, SAME),
+    ),
+    Row(
+        "timestamp",
+        "`timestamp` of a MESSAGE",
+        ("the sender's, else the broker's", "the broker's", "the sender's, else none"),
+        (
+            "otherwise: the broker's before the sender's",
+            SAME,
+            SAME,
+            "otherwise: only what the sender says",
+            SAME,
+            "otherwise: the broker's before the sender's",
+        ),
+    ),
+    Row(
+        "headers",
+        "other headers",
+        ("`correlation-id:c`, `type:t`, `foo:bar`",) * 3,
+        (SAME,) * 6,
+    ),
+    Row("body", "a body of 1 MB, with NULs", ("",) * 3, (SAME,) * 6),
+    Row(
+        "delays",
+        "a message that comes later",
+        ("`AMQ_SCHEDULED_DELAY:`, in ms", "`AMQ_SCHEDULED_DELAY:`, in ms", NONE),
+        (SAME, "refused: `delays`", SAME, "refused: `delays`", NONE, NONE),
+    ),
+    Row(
+        "schedules",
+        "a message that comes again and again",
+        ("`AMQ_SCHEDULED_REPEAT:1`, `_PERIOD`, `_CRON`", NONE, NONE),
+        (*("refused: `schedules`",) * 2, *(NONE,) * 4),
+    ),
+    Row(
+        "groups",
+        "a group of messages for one consumer",
+        ("`JMSXGroupID:g`", "`JMSXGroupID:g`", NONE),
+        (SAME, "refused: `groups`", SAME, "refused: `groups`", NONE, NONE),
+    ),
+    Row(
+        "selectors",
+        "a selector that compares numbers",
+        ("`selector:price > 10`", "`selector:convert_string_expressions:price > 10`", NONE),
+        (MAPPED, "refused: `selectors`", MAPPED, "refused: `selectors`", NONE, NONE),
+    ),
+    Row(
+        "prefetch",
+        "how many messages a consumer may have",
+        (
+            "`activemq.prefetchSize:1`, messages",
+            "`consumer-window-size:1024`, bytes",
+            "`prefetch-count:1`, messages",
+        ),
+        (_SIZE, MAPPED, _SIZE, _SIZE, MAPPED, _SIZE),
+    ),
+    Row(
+        "durable",
+        "a durable subscription",
+        (
+            "client-id in CONNECT, `activemq.subscriptionName:s`",
+            "client-id in CONNECT, `durable-subscription-name:s`",
+            "`durable:true`, `auto-delete:false`",
+        ),
+        (MAPPED, MAPPED, MAPPED, MAPPED, *("refused: `durable-subscriptions`",) * 2),
+    ),
+    Row(
+        "durable_end",
+        "the end of a durable subscription",
+        (
+            "UNSUBSCRIBE, and another one with `activemq.subscriptionName:s`",
+            "UNSUBSCRIBE with `durable-subscription-name:s`",
+            "UNSUBSCRIBE with `durable:true`, `auto-delete:false`",
+        ),
+        (
+            MAPPED,
+            *("refused: `durable-subscriptions`",) * 2,
+            MAPPED,
+            *("refused: `durable-subscriptions`",) * 2,
+        ),
+    ),
+    Row(
+        "user",
+        "the sender's user",
+        ("`user-id:guest`", "`user-id:guest`", "`user-id:guest`, which must be the login"),
+        (SAME, "mapped: `x-user-id:guest`", SAME, "mapped: `x-user-id:guest`", SAME, SAME),
+    ),
+    Row(
+        "no_local",
+        "not what one sends oneself",
+        ("`activemq.noLocal:true`", "`no-local:true`", NONE),
+        (MAPPED, "refused: `no-local`", MAPPED, "refused: `no-local`", NONE, NONE),
+    ),
+    Row(
+        "consumer_priority",
+        "a consumer that comes first",
+        ("`activemq.priority:10`", NONE, "`x-priority:10`; RabbitMQ 3.10 takes no notice"),
+        (
+            "refused: `consumer-priority`",
+            "otherwise: RabbitMQ 3.10 takes no notice of it",
+            NONE,
+            NONE,
+            MAPPED,
+            "refused: `consumer-priority`",
+        ),
+    ),
+    Row(
+        "exclusive",
+        "one consumer at a time",
+        ("`activemq.exclusive:true`", NONE, NONE),
+        (*("refused: `exclusive-consumers`",) * 2, *(NONE,) * 4),
+    ),
+    Row(
+        "browsers",
+        "looking at a queue",
+        ("`browser:true`", NONE, NONE),
+        (*("refused: `browsers`",) * 2, *(NONE,) * 4),
+    ),
+    Row(
+        "retroactive",
+        "earlier messages of a topic",
+        ("`activemq.retroactive:true`", NONE, NONE),
+        (*("refused: `retroactive`",) * 2, *(NONE,) * 4),
+    ),
+    Row(
+        "arguments",
+        "what a queue is to be",
+        (NONE, NONE, "`x-max-length:5`, and others"),
+        (*(NONE,) * 4, *("refused: `queue-arguments`",) * 2),
+    ),
+    Row(
+        "quorum",
+        "a quorum queue",
+        (NONE, NONE, "`x-queue-type:quorum`"),
+        (NONE, _QUORUM, NONE, _QUORUM, "otherwise: a queue like others", "otherwise: a queue like others"),
+    ),
+    Row(
+        "nack_dead",
+        "NACK, and the message is put aside",
+        ("NACK of a persistent message", NONE, "NACK with `requeue:false`"),
+        (REFUSED, _DEAD, NONE, NONE, "mapped: `NACK`", REFUSED),
+    ),
+    Row(
+        "nack_back",
+        "NACK, and the message comes again",
+        (NONE, NONE, "NACK"),
+        (NONE, _REQUEUE, NONE, _REQUEUE, REFUSED, REFUSED),
+    ),
+    Row(
+        "nack_gone",
+        "NACK, and the message is gone",
+        ("NACK of a message that is not persistent", "NACK", "NACK with `requeue:false`"),
+        (_DISCARD, _DISCARD, "mapped: `ACK`", "mapped: `ACK`", "mapped: `NACK`", _DISCARD),
+    ),
+    Row(
+        "ack_in_transaction",
+        "ACK in a transaction that is aborted",
+        ("`transaction:t`", NONE, "`transaction:t`"),
+        ("refused: `transactional-acks`", SAME, NONE, NONE, SAME, "refused: `transactional-acks`"),
+    ),
+    Row("transaction", "SEND in a transaction", ("`transaction:t`",) * 3, (SAME,) * 6),
+    Row(
+        "receipt_in_transaction",
+        "RECEIPT of a SEND in a transaction",
+        ("at once", "at once", "after COMMIT"),
+        (
+            SAME,
+            "otherwise: it comes after COMMIT",
+            SAME,
+            "otherwise: it comes after COMMIT",
+            "otherwise: it comes at once",
+            "otherwise: it comes at once",
+        ),
+    ),
+    Row("cumulative", "ACK of all messages up to one", ("`ack:client`",) * 3, (SAME,) * 6),
+    Row(
+        "cumulative_several",
+        "the same with several subscriptions",
+        ("each by itself", "each by itself", "all together"),
+        (
+            SAME,
+            "refused: `cumulative-acks`",
+            SAME,
+            *("refused: `cumulative-acks`",) * 3,
+        ),
+    ),
+    Row(
+        "redelivered",
+        "a message that was not acknowledged",
+        ("comes with redelivered:true",) * 3,
+        (SAME,) * 6,
+    ),
+    Row(
+        "host",
+        "`host` of CONNECT",
+        ("any text", "any text", "a virtual host"),
+        (SAME, _HOST, SAME, _HOST, SAME, SAME),
+    ),
+    Row("passcode", "a wrong passcode", ("ERROR, and the end",) * 3, (SAME,) * 6),
+    Row(
+        "",
+        "`message-id` of a message that comes again",
+        ("the same", "another one for another consumer", "another one each time"),
+        (
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}",) * 2,
+            *(f"{SAME}, {BY_DOCUMENTS}", f"{OTHERWISE}, {BY_DOCUMENTS}"),
+            *(f"{SAME}, {BY_DOCUMENTS}",) * 2,
+        ),
+    ),
+    Row(
+        "",
+        "text or bytes, for clients of JMS",
+        ("by `content-length` and `amq-msg-type`", "by `content-length`", "always bytes"),
+        (
+            f"{OTHERWISE}, {BY_DOCUMENTS}: without `amq-msg-type`",
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}: always bytes",),
+            f"{SAME}, {BY_DOCUMENTS}",
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}: always bytes",),
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}: text without `content-length`",) * 2,
+        ),
+    ),
+    Row(
+        "",
+        "the greatest frame, as brokers are shipped",
+        ("100 MiB; newer ones 10 MiB", "any; 64 KiB over WebSocket", "4 MiB"),
+        (f"{OTHERWISE}, {BY_DOCUMENTS}",) * 6,
+    ),
+    Row(
+        "",
+        "attempts before a message is put aside",
+        ("as many as it takes", "10", "as many as it takes; quorum queues 20 from 4.0 on"),
+        (f"{OTHERWISE}, {BY_DOCUMENTS}",) * 6,
+    ),
+)
+"""All features. Tests hold the cells to what real brokers do."""
+
+
+def tables() -> str:
+    """Return the tables of the page."""
+    titles = list(_TITLES.values())
+    words = [["feature", *titles], ["---"] * 4, *[[row.title, *row.words] for row in ROWS]]
+    heads = [f"{_TITLES[clients]} to {_TITLES[broker]}" for clients, broker in PAIRS]
+    cells = [["feature", *heads], ["---"] * 7, *[[row.title, *row.cells] for row in ROWS]]
+    return "\n\n".join(
+        "\n".join("| " + " | ".join(each or NONE for each in line) + " |" for line in table)
+        for table in (words, cells)
+    )
+
+
+def written(page: str) -> str:
+    """Return the page with these tables."""
+    before, heading, section = page.partition(HEADING)
+    text, _, behind = section.partition("\n| feature ")
+    rest = re.search(r"\n\n(?!\| )", behind)
+    return f"{before}{heading}{text}\n{tables()}\n{behind[rest.start() + 1 :] if rest else ''}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
