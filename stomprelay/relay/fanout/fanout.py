@@ -455,7 +455,7 @@ class Fanout:
                 except Refused as error:
                     self._unable(target, member, error, now)
                 if target.fans:
-                    self._quorum.poisoned(target, member, now)
+                    self._quorum.poisoned(target, member, now, ends=self._ends)
             except StompError as error:
                 failures.append(error)
             decided += self._quorum.released(member)
