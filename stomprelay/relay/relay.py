@@ -34,6 +34,7 @@ from stomprelay.relay.effects import (
     failed,
     fault,
     found,
+    give_error,
     give_receipts,
     not_renewed,
     unheard,
@@ -932,14 +933,9 @@ class ClientConnection:
 
     def _pass_over(self, link: Link, error: StompError, now: float) -> None:
         """Send the client an ERROR about a SEND that is not accepted. The session goes on."""
-        client, session = self._client, self.session
-        self._outbox.put(failed(End.CLIENT.value, error))
-        link.session.received(error.receipt)
         if error.receipt is not None:
             self.flow.passed_over(link, error.receipt)
-        if not (client.gone or client.closed):
-            session.counters["errors_sent"] += 1
-            self._outbox.send(client, complain(error, session.dialect), now)
+        give_error(error, self._client, link.session, self._outbox, now)
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while no frames could be carried to its brokers."""

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from stomprelay.relay.model.features import ACTIVEMQ, ARTEMIS, RABBITMQ
-from tests.e2e import brokers, pairs
+from tests.e2e import pairs
 from tests.e2e.child import PATIENCE, wait_until
 from tests.e2e.ports import free_port
 from tests.e2e.proxy import Proxy
-from tests.e2e.raw import Closed, Connection, body, end_of_frame, headers
+from tests.e2e.raw import Connection, body, end_of_frame, headers
 from tests.e2e.relay import listening, relay
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]

@@ -598,8 +598,8 @@ class Fanout:
                 except Refused as error:
                     self._unable(target, member, error, now)
                 if target.fans:
-                    self._quorum.poisoned(target, member, now)
-                elif target.optional and (refused := member.resender.take_refused()):
+                    self._quorum.poisoned(target, member, now, ends=self._ends)
+                elif target.optional and (refused := member.link.take_refused()):
                     self._unable(target, member, refused[0], now)
             except StompError as error:
                 failures.append(error)

@@ -170,6 +170,10 @@ class NotAccepted(Refused):
     a queue rejects: up to 4.2 it closes the connection, later versions do not answer.
     """
 
+    def about(self, failure: Refused) -> "NotAccepted":
+        """Return this error with the detail and the receipt of `failure`."""
+        return NotAccepted(self.message, failure.detail, receipt=failure.receipt)
+
 
 def _shown(command: bytes, name: bytes, receipt: bytes | None, why: str) -> str:
     """Return in words which frame an ERROR is about, and why the client gets it."""
