@@ -657,7 +657,7 @@ class ClientConnection:
 
     def phased(self, now: float) -> None:
         """Follow moves, see `Phased`."""
-        if self.flow.disconnect is DisconnectState.NONE and self.shutdown.ending is None:
+        if self.shutdown.ending is None and not self._client.gone:
             self._waited(now)
 
     def spread(self, listener: Listener, chance: Callable[[], float]) -> bool:
