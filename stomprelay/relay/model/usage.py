@@ -161,7 +161,7 @@ class Judge:
             if on is command and name not in lacked and first(name) is not None:
                 yield self._of_header(feature, name, command, first, session)
         if command is NACK:
-            yield self._of_nack(first, session)
+            yield from self._of_nack(first, session)
         if command is SUBSCRIBE:
             yield from self._of_acks(first, session)
         if command in (SEND, SUBSCRIBE):
@@ -215,21 +215,27 @@ class Judge:
         why = ", ".join([b": ".join(each).decode("utf-8", "backslashreplace") for each in add])
         return Finding(feature, Verdict.MAPPED, place, f"{name.decode()} is {why} there")
 
-    def _of_nack(self, first: First, session: Session) -> Finding:
-        chosen = self._settings.nack.get(self.product)
-        if self._spoken.nack is None:
-            return Finding(NACKING, Verdict.SAME)
+    def _of_nack(self, first: First, session: Session) -> Iterator[Finding]:
+        spoken, chosen = self._spoken, self._settings.nack.get(self.product)
+        if spoken.nack is None:
+            yield Finding(NACKING, Verdict.SAME)
+            return
+        able = [*NACKS[self.product]]
         try:
-            change = self._spoken.change(NACK, first, session)
+            replace(spoken, nack=able[0]).change(NACK, first, session)
         except Refused as error:
-            able = list(NACKS.get(self.product, ()))
+            yield Finding(NACKING, Verdict.REFUSED, b"", error.detail, self._ignoring(CUMULATIVE))
+        try:
+            change = replace(spoken, separate=False).change(NACK, first, session)
+        except Refused as error:
             more = f"  # or {' or '.join(able[1:])}" if able[1:] else ""
-            return Finding(NACKING, Verdict.REFUSED, b"", error.detail, f"nack = {_quoted(able[0])}{more}")
-        said = (change.command or NACK).decode()
-        why = ", ".join([said, *[b":".join(each).decode() for each in change.add]])
-        if chosen is None:
-            return Finding(NACKING, Verdict.MAPPED, b"", f"it is {why} there")
-        return Finding(NACKING, Verdict.CHOSEN, b"", f"it is {why} there", f"nack = {_quoted(chosen)}")
+            yield Finding(NACKING, Verdict.REFUSED, b"", error.detail, f"nack = {_quoted(able[0])}{more}")
+            return
+        why = ", ".join([_shown(change.command or NACK), *[_shown(b":".join(each)) for each in change.add]])
+        verdict, setting = (
+            (Verdict.MAPPED, "") if chosen is None else (Verdict.CHOSEN, f"nack = {_quoted(chosen)}")
+        )
+        yield Finding(NACKING, verdict, b"", f"it is {why} there", setting)
 
     def _of_acks(self, first: First, session: Session) -> Iterator[Finding]:
         """Yield whether ACKs of this subscription and of others of the session can be told apart."""
