@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
+from sys import maxsize
 from typing import Final, NamedTuple
 
 from stomprelay.relay.model.features import FEATURES, NACKS, PLACES
 from stomprelay.relay.model.mapping import LEFT_OUT, PLACED, BrokerMap, First, HeaderRow, Lack, MapSettings
 from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import Subscriptions
 from stomprelay.wire.dialect import V1_2, Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import (
@@ -67,7 +69,7 @@ _TEMPORARY: Final = (b"/temp-queue/", b"/temp-topic/")
 
 def session_of(name: bytes, client_id: bytes = b"") -> Session:
     """Return a session whose frames are judged. It has no broker."""
-    return Session(name, V1_2, 1, {}, client_id=client_id)
+    return Session(name, V1_2, 1, {}, client_id=client_id, subscriptions=Subscriptions(maxsize))
 
 
 class Judge:
