@@ -190,10 +190,12 @@ def test_the_journal(tmp_path: Path, capsys: Capture) -> None:
     assert status == 1
     assert told(report) == [
         ("billing", "nack", "refused", []),
+        ("billing", "nack", "refused", []),
         ("billing", "selectors", "refused", ["/topic/x", "/queue/q"]),
         ("producer", "expiry", "mapped", []),
     ]
-    nack, selectors, expiry = report["findings"]
+    shared, nack, selectors, expiry = report["findings"]
+    assert shared["setting"] == '[upstream.new.map] ignore = ["cumulative-acks"]'
     assert (nack["count"], nack["setting"]) == (
         {"the journal": 1},
         '[upstream.new.map] nack = "requeue"  # or dead-letter or discard',
@@ -255,7 +257,10 @@ def test_a_durable_subscription_needs_a_client_id(tmp_path: Path, capsys: Captur
 def test_the_tables(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipeline is asked in a process of its own; tests/pipeline has the query."""
     head = {"destination": "/topic/x", "id": "1", "selector": "a = 1"}
-    heads = [{"command": "CONNECT", "head": "{}"}, {"command": "SUBSCRIBE", "head": json.dumps(head)}]
+    heads = [
+        {"command": "CONNECT", "head": "{}", "times": 1},
+        {"command": "SUBSCRIBE", "head": json.dumps(head), "times": 1},
+    ]
     rows = [
         ("SUBSCRIBE", json.dumps(heads), 3),
         ("SEND", json.dumps({"destination": "/queue/a/b"}), 5),

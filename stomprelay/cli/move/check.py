@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TypeAlias
 
-from stomprelay.cli.asking import admin_client, relay_options
+from stomprelay.cli.asking import admin_client, relay_options, seconds
 from stomprelay.cli.move.precheck import journal, pair, sessions, tables
 from stomprelay.config import ConfigError, load, load_upstreams
 from stomprelay.journal.records import parse_time
@@ -54,7 +54,7 @@ def add(moves: _Commands) -> None:
         )
     check.add_argument("--login", action="store_true", help="try the logins at NEW")
     check.add_argument(
-        "--within", type=float, default=10.0, metavar="SECONDS",
+        "--within", type=seconds, default=10.0, metavar="SECONDS",
         help="how long a conversation may take; default: %(default)g",
     )  # fmt: skip
     for flag, meaning in (

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
+from sys import maxsize
 from typing import Final, NamedTuple
 
 from stomprelay.relay.model.features import FEATURES, NACKS, PLACES
 from stomprelay.relay.model.mapping import LEFT_OUT, PLACED, BrokerMap, First, HeaderRow, Lack, MapSettings
 from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import Subscriptions
 from stomprelay.wire.dialect import V1_2, Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import (
@@ -67,7 +69,7 @@ _TEMPORARY: Final = (b"/temp-queue/", b"/temp-topic/")
 
 def session_of(name: bytes, client_id: bytes = b"") -> Session:
     """Return a session whose frames are judged. It has no broker."""
-    return Session(name, V1_2, 1, {}, client_id=client_id)
+    return Session(name, V1_2, 1, {}, client_id=client_id, subscriptions=Subscriptions(maxsize))
 
 
 class Judge:
@@ -161,7 +163,7 @@ class Judge:
             if on is command and name not in lacked and first(name) is not None:
                 yield self._of_header(feature, name, command, first, session)
         if command is NACK:
-            yield self._of_nack(first, session)
+            yield from self._of_nack(first, session)
         if command is SUBSCRIBE:
             yield from self._of_acks(first, session)
         if command in (SEND, SUBSCRIBE):
@@ -215,21 +217,27 @@ class Judge:
         why = ", ".join([b": ".join(each).decode("utf-8", "backslashreplace") for each in add])
         return Finding(feature, Verdict.MAPPED, place, f"{name.decode()} is {why} there")
 
-    def _of_nack(self, first: First, session: Session) -> Finding:
-        chosen = self._settings.nack.get(self.product)
-        if self._spoken.nack is None:
-            return Finding(NACKING, Verdict.SAME)
+    def _of_nack(self, first: First, session: Session) -> Iterator[Finding]:
+        spoken, chosen = self._spoken, self._settings.nack.get(self.product)
+        if spoken.nack is None:
+            yield Finding(NACKING, Verdict.SAME)
+            return
+        able = [*NACKS[self.product]]
         try:
-            change = self._spoken.change(NACK, first, session)
+            replace(spoken, nack=able[0]).change(NACK, first, session)
         except Refused as error:
-            able = list(NACKS.get(self.product, ()))
+            yield Finding(NACKING, Verdict.REFUSED, b"", error.detail, self._ignoring(CUMULATIVE))
+        try:
+            change = replace(spoken, separate=False).change(NACK, first, session)
+        except Refused as error:
             more = f"  # or {' or '.join(able[1:])}" if able[1:] else ""
-            return Finding(NACKING, Verdict.REFUSED, b"", error.detail, f"nack = {_quoted(able[0])}{more}")
-        said = (change.command or NACK).decode()
-        why = ", ".join([said, *[b":".join(each).decode() for each in change.add]])
-        if chosen is None:
-            return Finding(NACKING, Verdict.MAPPED, b"", f"it is {why} there")
-        return Finding(NACKING, Verdict.CHOSEN, b"", f"it is {why} there", f"nack = {_quoted(chosen)}")
+            yield Finding(NACKING, Verdict.REFUSED, b"", error.detail, f"nack = {_quoted(able[0])}{more}")
+            return
+        why = ", ".join([_shown(change.command or NACK), *[_shown(b":".join(each)) for each in change.add]])
+        verdict, setting = (
+            (Verdict.MAPPED, "") if chosen is None else (Verdict.CHOSEN, f"nack = {_quoted(chosen)}")
+        )
+        yield Finding(NACKING, verdict, b"", f"it is {why} there", setting)
 
     def _of_acks(self, first: First, session: Session) -> Iterator[Finding]:
         """Yield whether ACKs of this subscription and of others of the session can be told apart."""

@@ -18,7 +18,8 @@ SOURCE: Final = "the tables"
 _CLIENT_ID: Final = b"client-id"
 _JUDGED: Final = {each.decode(): each for each in (SEND, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK)}
 
-# An aborted SEND was never there. A subscription ends with its UNSUBSCRIBE, or with its session.
+# An aborted SEND was never there. A subscription ends with its UNSUBSCRIBE, or with its session. What a NACK does
+# depends on the subscriptions, so the first of each kind stands among them.
 _SQL: Final = """
 WITH said AS (
   SELECT listener, session, client, command, ns, number, headers,
@@ -28,14 +29,22 @@ WITH said AS (
 sends AS (
   SELECT listener, client, command,
     to_json(transform_values(known, (name, value) -> IF(name IN ({placed}), value, '1'))) AS head, count(*) AS times
-  FROM said WHERE command IN ('SEND', 'ACK', 'NACK') GROUP BY listener, client, command, head
+  FROM said WHERE command IN ('SEND', 'ACK') GROUP BY listener, client, command, head
+),
+steps AS (
+  SELECT listener, session, client, ns, number, command, to_json(known) AS head, 1 AS times
+  FROM said WHERE command IN ('CONNECT', 'STOMP', 'SUBSCRIBE', 'UNSUBSCRIBE')
+  UNION ALL
+  SELECT listener, session, client, min(ns), min(number), command,
+    to_json(map_filter(known, (name, value) -> name IN ({placed}))) AS head, count(*)
+  FROM said WHERE command = 'NACK' GROUP BY listener, session, client, command, head
 ),
 subscriptions AS (
   SELECT listener, client, 'SUBSCRIBE' AS command, heads AS head, count(*) AS times FROM (
     SELECT listener, max_by(client, ns) AS client, to_json(transform(
-        array_sort(collect_list(struct(ns, number, command, to_json(known) AS head))),
-        each -> struct(each.command AS command, each.head AS head))) AS heads
-    FROM said WHERE command IN ('CONNECT', 'STOMP', 'SUBSCRIBE', 'UNSUBSCRIBE') GROUP BY listener, session
+        array_sort(collect_list(struct(ns, number, command, head, times))),
+        each -> struct(each.command AS command, each.head AS head, each.times AS times))) AS heads
+    FROM steps GROUP BY listener, session
   ) GROUP BY listener, client, heads
 ),
 ends AS (
@@ -120,17 +129,20 @@ def add(
         if not concerns(row["listener"], None):
             continue
         said = (
-            _sequence(row["head"]) if command == "SUBSCRIBE" else [(_JUDGED[command], _headers(row["head"]))]
+            _sequence(row["head"])
+            if command == "SUBSCRIBE"
+            else [(_JUDGED[command], _headers(row["head"]), 1)]
         )
         session = session_of(b"judged", UNKNOWN)
-        for each, headers in said:
+        for each, headers, many in said:
             first = dict(reversed(headers))
             if each is None:
                 session = session_of(b"judged", first.get(_CLIENT_ID, b""))
             elif concerns(row["listener"], first.get(DESTINATION)):
-                frames += row["times"]
+                times = row["times"] * many
+                frames += times
                 clients.add(client)
-                report.add(client, judge.judge(each, headers, session), SOURCE, row["times"])
+                report.add(client, judge.judge(each, headers, session), SOURCE, times)
     for (client, place), counts in extras.items():
         # The query compares no wildcards.
         if not wild(place.encode()):
@@ -147,10 +159,10 @@ def _headers(head: str | None) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in found.items()]
 
 
-def _sequence(heads: str) -> Iterator[tuple[bytes | None, list[tuple[bytes, bytes]]]]:
-    """Yield the commands and headers of a session's SUBSCRIBEs and UNSUBSCRIBEs; the command of CONNECT is None."""
+def _sequence(heads: str) -> Iterator[tuple[bytes | None, list[tuple[bytes, bytes]], int]]:
+    """Yield the commands and headers of a session's frames, and how often each came; the command of CONNECT is None."""
     for each in json.loads(heads):
-        yield _JUDGED.get(each["command"]), _headers(each["head"])
+        yield _JUDGED.get(each["command"]), _headers(each["head"]), each["times"]
 
 
 def read(
