@@ -85,7 +85,7 @@ class Judge:
         self._names = {
             (command, each.said[self.clients].name): each.name
             for each in FEATURES
-            if self.clients in each.said
+            if self.clients in each.said and each.said[self.clients].used
             for command in each.commands
         }
         sends = [name for command, name in self._names if command is SEND]
