@@ -1,6 +1,6 @@
 """What the relay makes of each feature between each two products: the tables of `docs/move.md`.
 
-`python -m tests.e2e.pairs` writes them; `test_move_cells.py` plays each cell with real brokers, and finds its word there.
+`python -m tests.e2e.pairs` writes them; `test_move_cells.py` plays each cell with real brokers.
 """
 
 import re
@@ -26,9 +26,9 @@ def quoted(text: str) -> list[str]:
 
 
 class Row(NamedTuple):
-    """A feature. `words`: how a client says it, by product. `cells`: what becomes of it, by pair: one of the words above,
-    perhaps a colon, and what the broker reads (mapped), the setting (chosen), the features to ignore (refused). `scene`:
-    the function of the test that plays it; "": what no test can see.
+    """A feature. `words`: how a client says it, by product. `cells`: what becomes of it, by pair: one of the words
+    above, perhaps a colon, and what the broker reads (mapped), the setting (chosen), or the features to ignore
+    (refused). `scene`: the function of the test that plays it; "": what no test can see.
     """
 
     scene: str
@@ -49,25 +49,27 @@ class Row(NamedTuple):
         return quoted(self.words[PRODUCTS.index(product)])
 
 
-_QUORUM: Final = (
-    'chosen: `map.headers = [{ on = ["SEND", "SUBSCRIBE"], header = "x-queue-type", '
-    'destination = "/queue/*", add = "quorum" }]`'
-)
-_PRIORITIES: Final = (
-    'chosen: `map.headers = [{ on = ["SEND", "SUBSCRIBE"], header = "x-max-priority", '
-    'destination = "/queue/*", add = "10" }]`'
-)
+def _added(*headers: tuple[str, str]) -> str:
+    """Return the setting that adds headers to all frames for queues."""
+    rows = [
+        f'{{ on = ["SEND", "SUBSCRIBE"], header = "{name}", destination = "/queue/*", add = "{value}" }}'
+        for name, value in headers
+    ]
+    return f"`map.headers = [{', '.join(rows)}]`"
+
+
+_QUORUM: Final = f"chosen: {_added(('x-queue-type', 'quorum'))}"
+_PRIORITIES: Final = f"chosen: {_added(('x-max-priority', '10'))}"
 _DEAD: Final = (
     'chosen: `map.nack = "dead-letter"`, and where queues have no policy for dead letters '
-    '`map.headers = [{ on = ["SEND", "SUBSCRIBE"], header = "x-dead-letter-exchange", destination = "/queue/*", add = "" }, '
-    '{ on = ["SEND", "SUBSCRIBE"], header = "x-dead-letter-routing-key", destination = "/queue/*", add = "dead" }]`'
+    + _added(("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", "dead"))
 )
 _DISCARD, _REQUEUE = 'chosen: `map.nack = "discard"`', 'chosen: `map.nack = "requeue"`'
 _SIZE: Final = "chosen: `map.message_size = 1024`"
 _HOST: Final = 'chosen: `host = "/"`'
 
 ROWS: Final = (
-    # columns: activemq-artemis, activemq-rabbitmq, artemis-activemq, artemis-rabbitmq, rabbitmq-activemq, rabbitmq-artemis
+    # The six cells of a row are in the order of PAIRS.
     Row(
         "slash",
         "a slash in a name",
@@ -122,7 +124,8 @@ ROWS: Final = (
         (
             "`/queue/Consumer.A.VirtualTopic.T`",
             "`/topic/VirtualTopic.T::Consumer.A.VirtualTopic.T`",
-            "`/topic/VirtualTopic.T` with `x-queue-name:Consumer.A.VirtualTopic.T`, `durable:true`, `auto-delete:false`",
+            "`/topic/VirtualTopic.T` with `x-queue-name:Consumer.A.VirtualTopic.T`, `durable:true`, "
+            "`auto-delete:false`",
         ),
         (
             "refused: `virtual-topics`",
@@ -138,6 +141,12 @@ ROWS: Final = (
         "an exchange",
         (NONE, NONE, "`/exchange/amq.topic/a`"),
         (*(NONE,) * 4, *("refused: `exchanges`",) * 2),
+    ),
+    Row(
+        "existing",
+        "a queue that is there already",
+        (NONE, NONE, "`/amq/queue/a`"),
+        (*(NONE,) * 4, *("refused: `existing-queues`",) * 2),
     ),
     Row(
         "requests",
@@ -203,12 +212,12 @@ ROWS: Final = (
         ),
     ),
     Row(
-        "headers",
+        "other_headers",
         "other headers",
         ("`correlation-id:c`, `type:t`, `foo:bar`",) * 3,
         (SAME,) * 6,
     ),
-    Row("body", "a body of 1 MB, with NULs", ("",) * 3, (SAME,) * 6),
+    Row("large_body", "a body of 1 MB, with NULs", ("",) * 3, (SAME,) * 6),
     Row(
         "delays",
         "a message that comes later",

@@ -139,6 +139,7 @@ REFUSED = [
     (J, R, "SUBSCRIBE", ["destination:orders"], "plain-names"),
     (R, A, "SUBSCRIBE", ["destination:/topic/a", "x-queue-name:q"], "topic-queues"),
     (R, A, "SUBSCRIBE", ["exclusive:true"], "queue-arguments"),
+    (R, J, "SEND", ["destination:/amq/queue/q"], "existing-queues"),
     (R, A, "SEND", ["reply-to:/temp-queue/me"], "reply-subscriptions"),
     (R, J, "SEND", ["reply-to:/temp-queue/me"], "reply-subscriptions"),
     (A, R, "SEND", ["reply-to:/remote-temp-queue/ID"], "foreign-replies"),

@@ -278,6 +278,14 @@ PLACES: Final = (
         (ACTIVEMQ, ARTEMIS),
         "the broker has no exchanges",
     ),
+    Place(
+        "existing-queues",
+        (SEND, SUBSCRIBE),
+        RABBITMQ,
+        re.compile(rb"/(?:amq/queue|reply-queue)/.+", re.DOTALL),
+        (ACTIVEMQ, ARTEMIS),
+        "the broker takes it for a name like others",
+    ),
 )
 """The features that destinations say."""
 

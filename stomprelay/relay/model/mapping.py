@@ -464,7 +464,7 @@ def _compiled(*patterns: bytes) -> re.Pattern[bytes]:
 
 
 _ROUTE: Final = b"destination-type"
-_ROUTED: Final = {
+_ROUTED: Final[dict[str | None, tuple[bytes, bytes]]] = {
     None: (rb"/(?:queue|temp-queue)/.+", rb"/(?:topic|temp-topic)/.+"),
     # A name without a prefix is a queue.
     **dict.fromkeys((ACTIVEMQ, RABBITMQ), (rb"(?!/(?:temp-)?topic/).+", rb"/(?:topic|temp-topic)/.+")),
@@ -569,8 +569,8 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
     if product == RABBITMQ and REPLIES not in ignore:
         why = "the broker would drop the frame, because it does not know the form of reply-to"
         lacks.append(Lack((SEND,), REPLIES, why, PLACED[1], values=_UNKNOWN_REPLIES))
-    if (why := _UNENDED.get((clients, product))) is not None and DURABLE not in ignore:
-        lacks.append(Lack((UNSUBSCRIBE,), DURABLE, why, _DURABLE[clients]))
+    if (clients, product) in _UNENDED and DURABLE not in ignore:
+        lacks.append(Lack((UNSUBSCRIBE,), DURABLE, _UNENDED[clients, product], _DURABLE[clients]))
     for place in PLACES:
         if place.product == clients and product in place.lacking and place.name not in ignore:
             lacks.append(Lack(place.commands, place.name, place.why, places=place.pattern))

@@ -90,7 +90,7 @@ class Judge:
         self._names = {
             (command, each.said[self.clients].name): each.name
             for each in FEATURES
-            if self.clients in each.said
+            if self.clients in each.said and each.said[self.clients].used
             for command in each.commands
         }
         lacked = [each.header for each in self._free.lacks if each.header]

@@ -1,0 +1,1 @@
+`docs/move.md` has a table of what clients say at each product, and of what the relay makes of it for each pair, as it was seen at real brokers. Clients of RabbitMQ and Artemis are refused more of what another product would take for something else: `plain-names`, `qualified-names`, `queue-wildcards`, `all-topics`, `topic-queues`, `existing-queues` and `reply-subscriptions`.
