@@ -206,6 +206,7 @@ def test_the_journal(tmp_path: Path, capsys: Capture) -> None:
         {"client": "billing", "place": "/queue/q", "sent": 4, "delivered": 0},
     ]
     _, out, _ = checked(capsys, write(tmp_path), "--no-sessions", "--journal", str(journal))
+    assert '      [upstream.new.map] ignore = ["cumulative-acks", "selectors"]\n' in out
     assert (
         "/topic/x: 50 % of its deliveries would be extra (2 of 4 messages matched); /queue/q: 0 of 4" in out
     )

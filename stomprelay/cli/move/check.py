@@ -13,10 +13,10 @@ from stomprelay.relay.model.features import PRODUCTS
 _CHECK = """
 Lists by client what a move from the upstream OLD to the upstream NEW would change, before anything is touched: what is
 the same, what the relay says in other words, what the configuration chose, and what would be refused, with the line of
-the configuration that decides it. It looks at the sessions of a running relay; with --journal, at what clients did;
-with --login, it also holds a short conversation at NEW, with each login that the relay may use there. Exit status: 0 if
-the move may begin; 1 if something would be refused or is not decided, or if the relay cannot be asked; 2 if it cannot
-be told.
+the configuration that decides it. It looks at the sessions of a running relay; with --journal or --tables, at what
+clients did; with --login, it also holds a short conversation at NEW, with each login that the relay may use there. Exit
+status: 0 if the move may begin; 1 if something would be refused or is not decided, or if the relay cannot be asked; 2
+if it cannot be told.
 """
 _CHECK_EXAMPLE = """
 examples:
@@ -48,7 +48,7 @@ def add(moves: _Commands) -> None:
         metavar="DIR",
         help="look at the tables of stomprelay-pipeline in this folder; needs Spark",
     )
-    for flag, meaning in (("since", "on"), ("until", "before")):
+    for flag, meaning in (("since", "at or after"), ("until", "before")):
         check.add_argument(
             f"--{flag}", type=_time, metavar="TIME", help=f"only what was recorded {meaning} this time (UTC)"
         )

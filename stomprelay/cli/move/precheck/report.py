@@ -162,6 +162,8 @@ class Report:
                 yield f"  {self._sentence(client, feature, use)}"
                 if setting and verdict is not Verdict.MAPPED:
                     yield f"      {self._line(setting)}"
+        if (whole := self._whole()) is not None:
+            yield f"all that clients use would be allowed by\n      {whole}"
         if self.logins:
             yield f"logins at {self.new}"
             words = {True: "accepted", False: "refused", None: "not tried"}
@@ -169,6 +171,16 @@ class Report:
                 text = f": {login.text}" if login.text else ""
                 yield visible(f"  {login.login} at {login.broker}: {words[login.accepted]}{text}")
         yield "the move may begin" if self.may_begin else "the move may not begin"
+
+    def _whole(self) -> str | None:
+        """Return one line in place of several that allow features; None if there are not several."""
+        lists = {
+            setting.partition(" = ")[2]
+            for _, _, verdict, setting in self.uses
+            if verdict is Verdict.REFUSED and setting.startswith("ignore")
+        }
+        names = sorted({name for each in lists for name in json.loads(each)})
+        return self._line(f"ignore = {json.dumps(names)}") if len(lists) > 1 else None
 
     def _sorted(self) -> list[tuple[Key, Use]]:
         order = list(_HEADINGS)
