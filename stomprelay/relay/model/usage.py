@@ -86,7 +86,7 @@ class Judge:
         self._free = free.at(product) or BrokerMap(product)
         """The map without choices."""
         same = self._spoken.clients is None
-        self._bare = BrokerMap(product, None if same else self.clients)
+        self._bare = BrokerMap(product, None if same else self.clients, durable=self._free.durable)
         self._names = {
             (command, each.said[self.clients].name): each.name
             for each in FEATURES
