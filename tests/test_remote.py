@@ -13,8 +13,20 @@ from typing import Any
 
 import pytest
 
-from stomprelay.remote.client import AdminClient, AdminCredentials, AdminError
-from stomprelay.remote.commands import brokers, cancel_drain, drain, kill, pause, reload, resume, sessions
+from stomprelay.remote.client import AdminClient, AdminCredentials, AdminError, MoveStatus
+from stomprelay.remote.commands import (
+    MOVE,
+    brokers,
+    cancel_drain,
+    drain,
+    kill,
+    move,
+    moves,
+    pause,
+    reload,
+    resume,
+    sessions,
+)
 from stomprelay.service.admin.sessions import LARGEST
 from tests.e2e.certificates import Authority
 from tests.fake_admin import A, B, Relay, UnixServer, connected, listed, pages, serving, serving_relay, told
@@ -68,6 +80,39 @@ def test_all_brokers(relay: Relay) -> None:
         "ssl://b    main      main   down          0       0        0",
     ]
     assert relay.asked == [("GET", "/brokers", None, None)]
+
+
+def test_moves(relay: Relay) -> None:
+    """A table, why a move is stopped, and who stays; an order is answered with the move alone."""
+    one = MoveStatus(
+        "orders", "prefix /q", "new", "off", 0.0, 3, 1, 1, 1, 0, 5, 6, "it is full", [["relay-1", "no"]]
+    )
+    relay.answer("/moves", json.dumps({"moves": [one._asdict(), one._replace(name="b")._asdict()]}).encode())
+    lines = printed(relay, moves)
+    assert lines[0].split() == [each.lstrip("#") for each in MOVE]
+    assert lines[1].split() == [
+        "orders",
+        "prefix",
+        "/q",
+        "new",
+        "off",
+        "-",
+        "3",
+        "1",
+        "1",
+        "1",
+        "0",
+        "5",
+        "6",
+    ]
+    assert lines[3:5] == [
+        "orders: stopped: it is full; go back with `stomprelay move back orders`",
+        "orders: relay-1 stays at OLD: no",
+    ]
+    said: list[str] = []
+    assert move(AdminClient(relay.place), "b", "next", said.append, as_json=True) == 0
+    assert json.loads(said[0])["name"] == "b"
+    assert relay.asked[-1] == ("POST", "/moves", {"move": "b", "phase": "next"}, "application/json")
 
 
 def test_a_unix_socket(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def add(commands: _Commands) -> None:
 
     pause = command("pause", "take a broker out of service", _PAUSE, [named, relay])
     pause.add_argument(
-        "--within", type=_seconds, metavar="SECONDS",
+        "--within", type=seconds, metavar="SECONDS",
         help="the longest that a session may wait for a quiet moment; default: the upstream's drain_timeout",
     )  # fmt: skip
     command("resume", "take a broker into service again", _RESUME, [named, *listed])
@@ -119,7 +119,7 @@ def add(commands: _Commands) -> None:
     drain = command("drain", "refuse new clients, and wait until all sessions have ended", _DRAIN, listed)
     either = drain.add_mutually_exclusive_group()
     either.add_argument(
-        "--within", type=_seconds, metavar="SECONDS", help="how long to wait; default: without a limit"
+        "--within", type=seconds, metavar="SECONDS", help="how long to wait; default: without a limit"
     )
     either.add_argument("--cancel", action="store_true", help="accept clients again")
 
@@ -183,7 +183,8 @@ def _bodies(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Return a number of seconds of the command line, for argparse."""
     try:
         return seconds_or_none(float(text))
     except ValueError:

@@ -99,6 +99,8 @@ _SUBSCRIBING: Final[Mapping[str, Headers]] = {
     ARTEMIS.name: [(b"consumer-window-size", b"%d" % WINDOW), (b"subscription-type", b"ANYCAST")],
 }
 _BYE: Final = b"bye"
+_BROKER_LOST: Final = b"connection to the broker was lost"
+"""The ERROR of a relay whose broker is lost."""
 
 
 class Talk:
@@ -307,6 +309,8 @@ class Drain:
             if not self._profile(end).unavailable(frame):
                 self._stop(f"{end.value} refused the connection: {text}", now)
             return  # the end of the connection follows
+        if frame.header(names.MESSAGE_HEADER, V1_2) == _BROKER_LOST:
+            return  # the end of the connection follows, with the reason
         copy = None
         if not self._profile(end).leaves(frame):
             receipt = frame.header(names.RECEIPT_ID, V1_2)
@@ -425,7 +429,7 @@ class Drain:
             copy.strikes += 1
             if copy.strikes >= STRIKES:
                 returned = []
-                self._refused(copy, reason, now)
+                self._refused(copy, f"{reason} (when nothing else was under way, too)", now)
         for copy in reversed(returned):
             copy.alone = copy.marked = True
             self._waiting.appendleft(copy)

@@ -939,11 +939,8 @@ def credentials(upstream: Upstream, broker: Broker, client: Credentials | None =
     return Credentials(V1_1.encode(own.login), own.passcode and V1_1.encode(own.passcode))
 
 
-def client_address(upstream: Upstream, broker: Broker, address: str | None) -> OwnHeader | None:
-    """Return the header with the client's IP address for CONNECT, escaped; None if the upstream has no such header."""
-    name = upstream.client_address_header
-    if name is None:
-        return None
+def client_address(upstream: Upstream, broker: Broker, name: bytes, address: str | None) -> OwnHeader:
+    """Return the header of this name with the client's IP address for CONNECT, escaped."""
     if address is None:
         return OwnHeader(name, None)
     value = address.partition("%")[0].encode("ascii")

@@ -17,6 +17,8 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session import effects
 from stomprelay.session.effects import Close, Event, Fact, Note, Send
 from stomprelay.session.leg import BEAT, Leg
+from stomprelay.session.refusal import complain
+from stomprelay.session.session import Session
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame, compose
 from stomprelay.wire.names import DISCONNECT, RECEIPT, RECEIPT_ID
@@ -429,3 +431,12 @@ def give_receipts(receipts: Sequence[bytes], client: Leg, outbox: Outbox, now: f
             spelled = receipt.decode("utf-8", "backslashreplace")
             text = f"receipt {spelled} is given by the relay"
             outbox.put(Note(Event.ANSWERED, text, {"receipt": spelled}, quiet=True))
+
+
+def give_error(error: StompError, client: Leg, session: Session, outbox: Outbox, now: float) -> None:
+    """If the client is connected, write the ERROR frame for an error behind which its session goes on."""
+    outbox.put(failed(End.CLIENT.value, error))
+    session.received(error.receipt)
+    if not (client.gone or client.closed):
+        session.counters["errors_sent"] += 1
+        outbox.send(client, complain(error, session.dialect), now)

@@ -34,6 +34,7 @@ from stomprelay.relay.effects import (
     failed,
     fault,
     found,
+    give_error,
     give_receipts,
     not_renewed,
     unheard,
@@ -600,15 +601,7 @@ class ClientConnection:
         if now >= self.shutdown.finish_at:
             self._finish(now)
         if now >= self.shutdown.until:
-            for link in self.shutdown.unanswered():
-                link.unconfirmed()
-                self._broker_lost(link, "did not confirm in time what was said to it", now)
-                return
-            try:
-                self.shutdown.overdue(now)
-            except StompError as error:  # of a frame that waited until now
-                self._fail(self._client, error, now)
-            self.due = True
+            self._overdue(now)
             return
         legs = [self._client] if self.shutdown.listening else []
         due: list[Link] = []
@@ -629,18 +622,24 @@ class ClientConnection:
         self._sought(due, now)
         if due:
             self._waited(now)
-        self._review_answers(now)
+        for link in [*self.flow.links]:
+            if link.resender is not None and now >= link.resender.review_at:
+                self._carry(link.state.leg or self._client, partial(self.flow.review, link, now), now)
+                self._hurry()
         if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and self.buffer.unread):
             self._release(now)  # the pace allows more, or a link stays, and the client waited for this
 
-    def _review_answers(self, now: float) -> None:
-        """Look for SENDs that brokers did not confirm in time, where this is due."""
-        due = [
-            each for each in self.flow.links if each.resender is not None and now >= each.resender.review_at
-        ]
-        for link in due:
-            self._carry(link.state.leg or self._client, partial(self.flow.review, link, now), now)
-            self._hurry()
+    def _overdue(self, now: float) -> None:
+        """Brokers did not answer in time what they were sent when the session was about to end."""
+        for link in self.shutdown.unanswered():
+            link.unconfirmed()
+            self._broker_lost(link, "did not confirm in time what was said to it", now)
+            return
+        try:
+            self.shutdown.overdue(now)
+        except StompError as error:  # of a frame that waited until now
+            self._fail(self._client, error, now)
+        self.due = True
 
     def _leave(self, event: inputs.Leave, now: float) -> None:
         """Make the links to this broker move. If the client has already sent DISCONNECT, nothing changes."""
@@ -658,7 +657,7 @@ class ClientConnection:
 
     def phased(self, now: float) -> None:
         """Follow moves, see `Phased`."""
-        if self.flow.disconnect is DisconnectState.NONE and self.shutdown.ending is None:
+        if self.shutdown.ending is None and not self._client.gone:
             self._waited(now)
 
     def spread(self, listener: Listener, chance: Callable[[], float]) -> bool:
@@ -893,7 +892,8 @@ class ClientConnection:
         if flow.survives:
             self._dismiss(now)
             for link in flow.links:
-                if link.resender is not None and link.resender.watches(now):
+                resender = link.resender
+                if resender is not None and resender.review_at == inf and resender.watches(now):
                     self.due = True
         ending = shutdown.ending
         if failure is not None:
@@ -932,14 +932,9 @@ class ClientConnection:
 
     def _pass_over(self, link: Link, error: StompError, now: float) -> None:
         """Send the client an ERROR about a SEND that is not accepted. The session goes on."""
-        client, session = self._client, self.session
-        self._outbox.put(failed(End.CLIENT.value, error))
-        link.session.received(error.receipt)
         if error.receipt is not None:
             self.flow.passed_over(link, error.receipt)
-        if not (client.gone or client.closed):
-            session.counters["errors_sent"] += 1
-            self._outbox.send(client, complain(error, session.dialect), now)
+        give_error(error, self._client, link.session, self._outbox, now)
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while no frames could be carried to its brokers."""
@@ -1027,7 +1022,7 @@ class ClientConnection:
                 return
             self._outbox.put(unheard(error))
 
-        accepted = None if link.ended else link.go_on(now)
+        accepted = None if isinstance(link.state, Ended) else link.go_on(now)
         self._sought([link], now, lost=True)
         if accepted is not None:
             self._accepted(link, accepted, now)

@@ -35,7 +35,7 @@ CANNOT = {
     r"(?:python3 -m venv )?/opt/stomprelay\b|install -D |(?:system|journal)ctl ": "changes the machine: test_package",
     r"docker ": "needs Docker: test_image has the image's entry point",
     r"make (?!run$)": "tests within a test; the target is looked up",
-    r"stomprelay move ": "needs brokers of two products: test_move_check has it",
+    r"stomprelay move ": "needs brokers of two products: test_move, test_move_check and test_move_drain have it",
     r"stomprelay tail ?": "goes on until Ctrl-C: test_tail has it",
     r"stomprelay-pipeline ": "starts Spark, many seconds each: tests/pipeline has them; the options are read",
     r"(curl|stomprelay) .*relay\.example\.net": "asks another machine; tests/service/admin has tokens and TLS",

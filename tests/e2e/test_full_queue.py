@@ -62,7 +62,7 @@ def full(rabbitmq: RabbitMQ, rejecting: str, queue: str) -> str:
     return name
 
 
-@pytest.fixture(params=["failover", "confirm"])
+@pytest.fixture(params=["failover", "confirm", "fanout"])
 def connected(request: pytest.FixtureRequest, through: Through) -> Callable[[], Connection]:
     """Give what connects a client through the relay."""
 

@@ -1,6 +1,5 @@
 """Destinations move from one product to another and back, phase by phase, while clients work."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,9 +9,8 @@ from tests.e2e.brokers import Broker
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import STOMP_GEM, STOMP_PY, LibraryFacts
 from tests.e2e.fleet import KILL, Fleet, nodes
-from tests.e2e.load import Consumer, Producer, all_flow, settle
-from tests.e2e.raw import body
-from tests.e2e.relay import served, stomprelay
+from tests.e2e.load import Consumer, Producer, all_flow, drain, settle
+from tests.e2e.relay import relay, served, stomprelay
 from tests.e2e.talker import Talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -67,20 +65,21 @@ def test_under_load(moving: Fleet, client: Callable[[LibraryFacts], Client], que
     assert moving.admin.counted("errors_sent") == moving.admin.counted("errors_passed") == 0
 
 
-def test_over_a_restart(moving: Fleet, queue: str, tmp_path: Path) -> None:
-    """The phase is on disk: sessions of the next relay begin in it."""
-    to(moving, "next")
-    to(moving, "next")
-    to(moving, "next")
-    said = json.loads((tmp_path / "moves.json").read_text())
-    assert said["queues"]["phase"] == "new"
-    with Talker.at(moving.port) as talker:
-        talker.subscribe(queue, "1")
+def test_over_a_kill(moving: Fleet, queue: str, tmp_path: Path) -> None:
+    """The phase is on disk before a session follows: the sessions of the next relay begin in it."""
+    for _ in range(3):
+        to(moving, "next")
+    moving.relay.kill()
+    ports = [moving.port, moving.admin.port]
+    with relay(tmp_path, moving.relay.file.read_text(), ports), Talker.at(moving.port) as talker:
+        [move] = moving.admin.told("/moves")["moves"]
+        assert move["phase"] == "new"
         talker.send(queue, b"x")
-        assert body(talker.message()) == b"x"
         talker.leave()
+    assert drain(moving.nodes[1].broker.port, queue) == [b"x"]
 
 
+@pytest.mark.deep
 def test_kills(moving: Fleet, client: Callable[[LibraryFacts], Client], queue: str) -> None:
     """Either broker dies in each phase, there and back: nothing that was confirmed is lost, and no client notices."""
     producers = [Producer("stomp.py", client(STOMP_PY), moving.port, "1.2", queue)]

@@ -123,6 +123,7 @@ def message(number: int, queue: int = 0, more: bytes = b"", body: bytes | None =
     return b"MESSAGE\n%b%b\n%b\0" % (head, more, content)
 
 
+ALONE = "(when nothing else was under way, too)"
 ERROR = b"ERROR\nmessage:no\n%b\nwhy\0"
 
 
@@ -418,6 +419,15 @@ def test_a_broker_that_stops_refuses_nothing() -> None:
     assert script.sent() == [b"1", b"1"]
 
 
+def test_the_reason_of_a_loss_is_the_connections() -> None:
+    """The ERROR of the relay in front of the broker does not say it."""
+    script = Script(tries=False).begins()
+    script.says(NEW, b"ERROR\nmessage:connection to the broker was lost\n\nupstream new; connect again\0")
+    assert script.drain.reason == ""
+    script.loses(NEW, "connection reset")
+    assert script.drain.reason == "the new broker was lost: connection reset"
+
+
 def test_a_message_for_which_new_closes_is_refused() -> None:
     """When NEW was lost again and again while nothing else was under way."""
     script = Script().begins()
@@ -428,7 +438,7 @@ def test_a_message_for_which_new_closes_is_refused() -> None:
         script.connects(NEW)
         script.loses(NEW, "closed")
     assert script.sent() == [b"1", b"2", b"1", b"1"]
-    assert script.drain.reason == "the new broker refused message m-1 of /queue/a: closed"
+    assert script.drain.reason == f"the new broker refused message m-1 of /queue/a: closed {ALONE}"
 
 
 def test_a_message_that_is_never_confirmed_is_refused() -> None:
@@ -439,7 +449,10 @@ def test_a_message_that_is_never_confirmed_is_refused() -> None:
         script.sleeps()
         if NEW in script.opening:
             script.connects(NEW)
-    assert script.drain.reason == "the new broker refused message m-1 of /queue/a: no RECEIPT within 30 s"
+    assert (
+        script.drain.reason
+        == f"the new broker refused message m-1 of /queue/a: no RECEIPT within 30 s {ALONE}"
+    )
 
 
 def test_an_operator_ends_it() -> None:

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from stomprelay.cli import main
-from stomprelay.cli.move.precheck.journal import _fits
+from stomprelay.cli.move.precheck.journal import fits
 from stomprelay.journal.schema import Context
 from tests.fake_admin import Relay, connected, listed, serving_relay
 from tests.journal.made import NAME, NOW, RUN, SECOND, event, frames, put
@@ -150,10 +151,8 @@ def record(at: int, where: Context, *heads: str) -> bytes:
     return frames(*[(each.encode() + b"\n\n", b"") for each in heads], context=where, at=NOW + at * SECOND)
 
 
-def test_the_journal(tmp_path: Path, capsys: Capture) -> None:
-    """Two relays' segments in the order of time: features with counts, and what selectors keep away meanwhile."""
-    journal = tmp_path / "journal"
-    journal.mkdir()
+def scene(journal: Path) -> None:
+    """Two relays' segments: a client with selectors, and one that sends, also to another upstream."""
     billing, producer = context("s-1", "billing"), context("s-2", "producer")
     answers = context("s-1", "billing", "broker", "old")
     sends = [f"SEND\ndestination:/topic/x\nkind:{each}" for each in "aab"]
@@ -180,14 +179,23 @@ def test_the_journal(tmp_path: Path, capsys: Capture) -> None:
         record(10, producer, "SEND\ndestination:/queue/q\nexpires:5"),
         name=f"{NAME}.journal".replace("eu-1", "eu-2").replace(RUN, "4567abcd"),
     )
+
+
+def test_the_journal(tmp_path: Path, capsys: Capture) -> None:
+    """Two relays' segments in the order of time: features with counts, and what selectors keep away meanwhile."""
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    scene(journal)
     status, report = reported(capsys, write(tmp_path), "--no-sessions", "--journal", str(journal))
     assert status == 1
     assert told(report) == [
         ("billing", "nack", "refused", []),
+        ("billing", "nack", "refused", []),
         ("billing", "selectors", "refused", ["/topic/x", "/queue/q"]),
         ("producer", "expiry", "mapped", []),
     ]
-    nack, selectors, expiry = report["findings"]
+    shared, nack, selectors, expiry = report["findings"]
+    assert shared["setting"] == '[upstream.new.map] ignore = ["cumulative-acks"]'
     assert (nack["count"], nack["setting"]) == (
         {"the journal": 1},
         '[upstream.new.map] nack = "requeue"  # or dead-letter or discard',
@@ -198,6 +206,7 @@ def test_the_journal(tmp_path: Path, capsys: Capture) -> None:
         {"client": "billing", "place": "/queue/q", "sent": 4, "delivered": 0},
     ]
     _, out, _ = checked(capsys, write(tmp_path), "--no-sessions", "--journal", str(journal))
+    assert '      [upstream.new.map] ignore = ["cumulative-acks", "selectors"]\n' in out
     assert (
         "/topic/x: 50 % of its deliveries would be extra (2 of 4 messages matched); /queue/q: 0 of 4" in out
     )
@@ -211,19 +220,19 @@ def test_the_journal(tmp_path: Path, capsys: Capture) -> None:
 def test_a_subscription_with_wildcards() -> None:
     """One word, or all that follow."""
     fit = ["/topic/a.b", "/topic/a.c"]
-    assert [_fits(b"/topic/a.*", each.encode()) for each in [*fit, "/topic/a", "/topic/a.b.c"]] == [
+    assert [fits(b"/topic/a.*", each.encode()) for each in [*fit, "/topic/a", "/topic/a.b.c"]] == [
         1,
         1,
         0,
         0,
     ]
-    assert [_fits(b"/topic/a.>", each.encode()) for each in [*fit, "/topic/b.a", "/queue/a.b"]] == [
+    assert [fits(b"/topic/a.>", each.encode()) for each in [*fit, "/topic/b.a", "/queue/a.b"]] == [
         1,
         1,
         0,
         0,
     ]
-    assert _fits(b"/topic/#", b"/topic/a.b")
+    assert fits(b"/topic/#", b"/topic/a.b")
 
 
 def test_a_durable_subscription_needs_a_client_id(tmp_path: Path, capsys: Capture) -> None:
@@ -241,6 +250,48 @@ def test_a_durable_subscription_needs_a_client_id(tmp_path: Path, capsys: Captur
         ("b", "durable-subscriptions", "mapped", ["/topic/x"]),
         ("c", "durable-subscriptions", "mapped", ["/topic/x"]),
     ]
+
+
+# The tables
+
+
+def test_the_tables(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pipeline is asked in a process of its own; tests/pipeline has the query."""
+    head = {"destination": "/topic/x", "id": "1", "selector": "a = 1"}
+    heads = [
+        {"command": "CONNECT", "head": "{}", "times": 1},
+        {"command": "SUBSCRIBE", "head": json.dumps(head), "times": 1},
+    ]
+    rows = [
+        ("SUBSCRIBE", json.dumps(heads), 3),
+        ("SEND", json.dumps({"destination": "/queue/a/b"}), 5),
+        ("sent", "/topic/x", 4),
+        ("delivered", "/topic/x", 3),
+    ]
+    names = ("command", "head", "times")
+    told = [
+        json.dumps({"listener": "main", "client": "me", **dict(zip(names, row, strict=True))}) for row in rows
+    ]
+    asked: list[tuple[list[str], str]] = []
+
+    def run(command: list[str], *, input: str, **_: object) -> SimpleNamespace:
+        asked.append((command, input))
+        return SimpleNamespace(returncode=len(asked) - 1, stdout="\n".join(told))
+
+    monkeypatch.setattr("stomprelay.cli.move.precheck.tables.subprocess.run", run)
+    until = ["--until", "1970-01-01T00:00:01"]
+    _, report = reported(capsys, write(tmp_path), "--no-sessions", "--tables", "/tables", *until)
+    assert [(each["feature"], each["count"]) for each in report["findings"]] == [
+        ("selectors", {"the tables": 3}),
+        ("names", {"the tables": 5}),
+    ]
+    assert report["findings"][0]["extra"] == [
+        {"client": "me", "place": "/topic/x", "sent": 4, "delivered": 3}
+    ]
+    assert asked[0][0][-2:] == ["--tables", "/tables"]
+    assert f"ns < {SECOND}" in asked[0][1]
+    status, _, err = checked(capsys, write(tmp_path), "--no-sessions", "--tables", "/tables")
+    assert (status, err) == (2, "stomprelay: --tables: /tables: the query ended with exit status 1\n")
 
 
 # What is configured

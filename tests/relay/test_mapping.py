@@ -403,3 +403,18 @@ def test_a_nack_of_one_message_only() -> None:
         play.broker_reads()
         play.client_says(frame("NACK", "id:k"))
         play.client_gets_error(b"NACK is not possible at this broker")
+
+
+def test_durable_subscriptions_at_rabbitmq() -> None:
+    """They are queues, named by client-id and subscription; without client-id they are refused, or not durable."""
+    found = MapSettings(A)
+    hello = b"client-id:c\n"
+    with joined(b"1.2", b"1.2", product=R, over=lambda each: replace(each, map=found), hello=hello) as play:
+        play.client_says(frame("SUBSCRIBE", "destination:/topic/t", "activemq.subscriptionName:s"))
+        assert b"\nx-queue-name:stomp-subscription-c.s\n" in play.broker_reads()
+    with moved(A, R) as play:
+        play.client_says(frame("SUBSCRIBE", "destination:/topic/t", "activemq.subscriptionName:s"))
+        play.client_gets_error(b"durable subscriptions need a client-id")
+    with moved(A, R, ignore=frozenset({"durable-subscriptions"})) as play:
+        play.client_says(frame("SUBSCRIBE", "destination:/topic/t", "activemq.subscriptionName:s"))
+        assert lines(play.broker_reads()) == ["SUBSCRIBE", "destination:/topic/t"]

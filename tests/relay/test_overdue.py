@@ -185,14 +185,34 @@ def test_a_group_that_does_not_confirm() -> None:
 
 
 def test_a_quorum_that_does_not_confirm() -> None:
-    """The client has the ERROR of any SEND that too few groups accept."""
+    """The ERROR names the receipt and the group, and the session goes on."""
     with fanned(quorum=2) as play:
         play.client_said(send(b"1", receipt="1"))
         play.broker_says(RECEIPT % b"1", at="a")
         is_silent(play, 2 * PATIENCE, "b")
-        play.client_gets_error(
-            b"the quorum cannot be reached", receipt=b"1", detail=b"did not confirm it in time"
+        error = play.client_reads()
+        assert error.startswith(SAYS + b"receipt-id:1\n")
+        assert (
+            b"upstream main needs 2 of 2 groups; failed: main-2 (SEND /queue/a (receipt 1): the broker did"
+            in error
         )
+        play.both_stay()
+        play.client_said(send(b"2", receipt="2"))
+        play.broker_says(RECEIPT % b"2", at="a")
+        play.broker_tells_client(RECEIPT % b"2", at="b")
+        play.client_said(tell(b"DISCONNECT", receipt="bye"))
+        play.broker_says(RECEIPT % b"bye", at="a")
+        play.broker_tells_client(RECEIPT % b"bye", at="b")
+
+
+def test_a_quorum_that_does_not_confirm_where_an_error_ends_sessions() -> None:
+    """With `close_on_error` it is as any ERROR of too many groups."""
+    with fanned(quorum=2, close_on_error=True) as play:
+        play.client_said(send(b"1", receipt="1"))
+        play.broker_says(RECEIPT % b"1", at="a")
+        is_silent(play, 2 * PATIENCE, "b")
+        why = b"did not confirm it in time"
+        play.client_gets_error(b"the quorum cannot be reached", receipt=b"1", detail=why)
 
 
 def test_a_group_that_does_not_confirm_what_the_client_does_not_ask_for() -> None:

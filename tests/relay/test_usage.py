@@ -34,7 +34,7 @@ def subscribe(number: int, place: bytes = b"/queue/a", **headers: str) -> Frame:
 
 
 def scripts(clients: str) -> Iterator[Script]:
-    """What clients of a product may say: each feature by itself, and what concerns several frames."""
+    """What clients of a product may say: each feature by itself, then in conversations."""
     for feature in FEATURES:
         said = feature.said.get(clients)
         if said is None:
@@ -55,6 +55,11 @@ def scripts(clients: str) -> Iterator[Script]:
         for feature in FEATURES:
             if SUBSCRIBE in feature.commands and name in feature.said:
                 yield [(SUBSCRIBE, {b"id": b"1", b"destination": b"/queue/a", feature.said[name].name: b"7"})]
+    yield from conversations()
+
+
+def conversations() -> Iterator[Script]:
+    """What concerns several frames, in any product's words."""
     yield [subscribe(1, b"/topic/a", durable="true", auto_delete="false")]
     for first in ("auto", "client", "client-individual"):
         for second in ("auto", "client", "client-individual"):
@@ -69,8 +74,10 @@ def scripts(clients: str) -> Iterator[Script]:
             (command, {b"id": b"x", b"transaction": b"t"}),
             (ABORT, {b"transaction": b"t"}),
         ]
-    for requeue in (b"true", b"false"):
-        yield [subscribe(1, ack="client-individual"), (NACK, {b"id": b"x", b"requeue": requeue})]
+    for ack in ("client", "client-individual"):
+        yield [subscribe(1, ack=ack), (NACK, {b"id": b"x"})]
+        for requeue in (b"true", b"false"):
+            yield [subscribe(1, ack=ack), (NACK, {b"id": b"x", b"requeue": requeue})]
 
 
 def spelled(frame: Frame) -> bytes:

@@ -4,8 +4,8 @@ import argparse
 import sys
 from typing import TypeAlias
 
-from stomprelay.cli.asking import admin_client, relay_options
-from stomprelay.cli.move.precheck import journal, pair, sessions
+from stomprelay.cli.asking import admin_client, relay_options, seconds
+from stomprelay.cli.move.precheck import journal, pair, sessions, tables
 from stomprelay.config import ConfigError, load, load_upstreams
 from stomprelay.journal.records import parse_time
 from stomprelay.relay.model.features import PRODUCTS
@@ -13,10 +13,10 @@ from stomprelay.relay.model.features import PRODUCTS
 _CHECK = """
 Lists by client what a move from the upstream OLD to the upstream NEW would change, before anything is touched: what is
 the same, what the relay says in other words, what the configuration chose, and what would be refused, with the line of
-the configuration that decides it. It looks at the sessions of a running relay; with --journal, at what clients did;
-with --login, it also holds a short conversation at NEW, with each login that the relay may use there. Exit status: 0 if
-the move may begin; 1 if something would be refused or is not decided, or if the relay cannot be asked; 2 if it cannot
-be told.
+the configuration that decides it. It looks at the sessions of a running relay; with --journal or --tables, at what
+clients did; with --login, it also holds a short conversation at NEW, with each login that the relay may use there. Exit
+status: 0 if the move may begin; 1 if something would be refused or is not decided, or if the relay cannot be asked; 2
+if it cannot be told.
 """
 _CHECK_EXAMPLE = """
 examples:
@@ -43,13 +43,18 @@ def add(moves: _Commands) -> None:
         "--journal", nargs="*", metavar="PLACE",
         help="look at these folders or segments of a journal; without PLACE: at the folder of --config",
     )  # fmt: skip
-    for flag, meaning in (("since", "on"), ("until", "before")):
+    check.add_argument(
+        "--tables",
+        metavar="DIR",
+        help="look at the tables of stomprelay-pipeline in this folder; needs Spark",
+    )
+    for flag, meaning in (("since", "at or after"), ("until", "before")):
         check.add_argument(
             f"--{flag}", type=_time, metavar="TIME", help=f"only what was recorded {meaning} this time (UTC)"
         )
     check.add_argument("--login", action="store_true", help="try the logins at NEW")
     check.add_argument(
-        "--within", type=float, default=10.0, metavar="SECONDS",
+        "--within", type=seconds, default=10.0, metavar="SECONDS",
         help="how long a conversation may take; default: %(default)g",
     )  # fmt: skip
     for flag, meaning in (
@@ -96,9 +101,9 @@ def _checked(options: argparse.Namespace) -> int:
         report.unlooked.append("the sessions that run now")
     else:
         sessions.read(admin_client(options), judge, concerns, report, found.old.name)
-    if options.journal is None:
+    if options.journal is None and options.tables is None:
         report.unlooked.append("a journal")
-    else:
+    if options.journal is not None:
         places = options.journal or [config.journal.directory]
         if places == [None]:
             raise ConfigError(
@@ -106,6 +111,9 @@ def _checked(options: argparse.Namespace) -> int:
             )
         reading = journal.Reading(judge, concerns, report, found.old.name)
         journal.read(places, options.since, options.until, reading)
+    if options.tables is not None:
+        rows = tables.read(options.tables, options.since, options.until, judge)
+        tables.add(rows, judge, concerns, report, found.old.name)
     if within is None:
         report.unlooked.append(f"the logins at {found.new.name}")
     else:

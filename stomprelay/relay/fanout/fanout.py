@@ -178,7 +178,8 @@ class Fanout:
 
     def to_broker(self, now: float, most: int = TURN) -> None:
         """Carry the frames that the client's leg has, at most `most` and not more than one turn's work."""
-        if self._router.phases and self._router.behind:
+        leaves = self._client.gone or self.disconnect is not DisconnectState.NONE
+        if self._router.phases and self._router.behind and not leaves:
             self._follow(now)
         count = 0
         frames = self._client.decoder.frames()
@@ -490,6 +491,8 @@ class Fanout:
             return True
         if not router.replaceable(target) or self._dispatch.uses(target):
             return False
+        if self.disconnect in (DisconnectState.SENT, DisconnectState.CONFIRMED) and not target.spare:
+            return False  # nothing may follow DISCONNECT
         spare = target.spare
         router.leave_out(target, reason)
         decided: list[Confirmation[Member]] = []
@@ -598,8 +601,8 @@ class Fanout:
                 except Refused as error:
                     self._unable(target, member, error, now)
                 if target.fans:
-                    self._quorum.poisoned(target, member, now)
-                elif target.optional and (refused := member.resender.take_refused()):
+                    self._quorum.poisoned(target, member, now, ends=self._ends)
+                elif target.optional and (refused := member.link.take_refused()):
                     self._unable(target, member, refused[0], now)
             except StompError as error:
                 failures.append(error)

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-from stomprelay.relay.effects import Outbox, give_receipts, given_up, left, outvoted
+from stomprelay.relay.effects import Outbox, give_error, give_receipts, given_up, left, outvoted
 from stomprelay.relay.fanout.router import Member, Router, Target
 from stomprelay.relay.resend.resender import NotAccepted
 from stomprelay.session.effects import How
@@ -216,10 +216,10 @@ class Quorum:
         """Record that a broker answered with an ERROR instead of a RECEIPT. Raises `Refused`, as `announce` does."""
         self.announce(self.confirmations.refuse(member, receipt), now)
 
-    def poisoned(self, target: Target, member: Member, now: float) -> None:
+    def poisoned(self, target: Target, member: Member, now: float, *, ends: bool) -> None:
         """Record frames that made a group's brokers close, and SENDs that a broker did not confirm in time. A frame
         that awaits an answer is refused. Any other frame is a fault of the broker, but no SEND, which was counted.
-        Raises as `refused` and `fault` do.
+        Raises as `refused` and `fault` do, but for a SEND only if the session `ends`, or has to end at each ERROR.
         """
         for error in member.link.take_refused():
             reason = error.detail or error.message
@@ -227,7 +227,12 @@ class Quorum:
             self._session.counters["fanout_errors"] += 1
             if self.confirmations.awaited(member, receipt := error.receipt or b"") is not None:
                 member.reason = reason
-                self.refused(member, receipt, now)
+                try:
+                    self.refused(member, receipt, now)
+                except Refused as failure:
+                    if ends or target.upstream.close_on_error or not isinstance(error, NotAccepted):
+                        raise
+                    give_error(error.about(failure), self._client, self._session, self._outbox, now)
             elif not isinstance(error, NotAccepted):
                 self.fault(target, member, reason, now)
 

@@ -141,6 +141,7 @@ class Member:
         for kept in self.resender.unconfirmed.take():
             for each in self.resender.offline.read(kept.wire):
                 again = kept.sent and each.command is SEND
+                self.session.counters["frames_resent"] += again
                 lines = b"\n" + AGAIN + each.data[each.head : each.body]
                 frames.append(each.with_lines(lines) if again else each)
         for wire in self._waiting:

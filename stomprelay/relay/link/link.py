@@ -344,14 +344,16 @@ class Handshake:
 
     def connect(self, address: str | None, now: float) -> None:
         """Send CONNECT. `address`: the client's IP address, None if it is unknown."""
-        upstream = self._link.upstream
+        upstream, added = self._link.upstream, None
         self.told = True
+        if upstream.client_address_header is not None:
+            added = client_address(upstream, self.broker, upstream.client_address_header, address)
         frame = self._offer.connect(
             self._asked,
             upstream.heart_beat,
             host=upstream.map.hosts.get(self.broker.uri, upstream.host),
             credentials=credentials(upstream, self.broker, self._offer.credentials),
-            added=client_address(upstream, self.broker, address),
+            added=added,
         )
         self._outbox.send(self.leg, frame, now)
 

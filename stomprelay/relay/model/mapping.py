@@ -213,7 +213,8 @@ class BrokerMap:
     cumulative ACK means other messages than at `clients`, if a client has several such subscriptions. `message_size`:
     how many bytes a message has, where one product counts messages and the other bytes; None: it is not known.
     `stripped`: headers that MESSAGEs lose, because the relay added them to SENDs. `sender_id`: the header in which
-    MESSAGEs have the trace of their SEND; None: they have none.
+    MESSAGEs have the trace of their SEND; None: they have none. `durable`: the header that names a durable
+    subscription, if the broker needs a queue of its own for it.
     """
 
     product: str
@@ -230,6 +231,7 @@ class BrokerMap:
     message_size: int | None = None
     stripped: tuple[bytes, ...] = ()
     sender_id: bytes | None = None
+    durable: bytes | None = None
 
     # Names
 
@@ -352,8 +354,8 @@ class BrokerMap:
                 add.append((DESTINATION, row.broker.said(values)))
                 if command is SUBSCRIBE:
                     add += [(name, pattern.said(values)) for name, pattern in row.headers]
-        if command in _SUBSCRIBING and self.product == RABBITMQ and self.clients in _DURABLE:
-            self._durable(_DURABLE[self.clients], drop, add, first, session)
+        if command in _SUBSCRIBING and self.durable is not None:
+            self._durable(self.durable, drop, add, first, session)
         return Change(tuple(drop), tuple(add))
 
     def change_back(self, first: First, session: Session) -> Change:
@@ -546,6 +548,7 @@ class MapSettings:
             self.message_size,
             tuple(dict.fromkeys([*[each.name for each in added], *routed])),
             self.sender_id,
+            _DURABLE.get(clients or "") if product == RABBITMQ and DURABLE not in self.ignore else None,
         )
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
+from sys import maxsize
 from typing import Final, NamedTuple
 
 from stomprelay.relay.model.features import FEATURES, NACKS, PLACES
 from stomprelay.relay.model.mapping import LEFT_OUT, PLACED, BrokerMap, First, HeaderRow, Lack, MapSettings
 from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import Subscriptions
 from stomprelay.wire.dialect import V1_2, Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import (
@@ -59,12 +61,15 @@ NAMES: Final = "names"
 NACKING: Final = "nack"
 SELECTORS: Final = "selectors"
 TEMPORARY: Final = "temporary-queues"
+_REQUEUE: Final = b"requeue"
+_ANY: Final = b"1"
+"""Stands for a value that does not matter."""
 _TEMPORARY: Final = (b"/temp-queue/", b"/temp-topic/")
 
 
 def session_of(name: bytes, client_id: bytes = b"") -> Session:
     """Return a session whose frames are judged. It has no broker."""
-    return Session(name, V1_2, 1, {}, client_id=client_id)
+    return Session(name, V1_2, 1, {}, client_id=client_id, subscriptions=Subscriptions(maxsize))
 
 
 class Judge:
@@ -81,16 +86,28 @@ class Judge:
         self._free = free.at(product) or BrokerMap(product)
         """The map without choices."""
         same = self._spoken.clients is None
-        self._bare = BrokerMap(product, None if same else self.clients)
+        self._bare = BrokerMap(product, None if same else self.clients, durable=self._free.durable)
         self._names = {
             (command, each.said[self.clients].name): each.name
             for each in FEATURES
             if self.clients in each.said and each.said[self.clients].used
             for command in each.commands
         }
-        sends = [name for command, name in self._names if command is SEND]
-        rows = [row.name for row in self._spoken.rows if SEND in row.commands]
-        self._looked = frozenset([*sends, *rows, *PLACED, *[each.header for each in self._free.lacks]])
+        lacked = [each.header for each in self._free.lacks if each.header]
+        self.known = frozenset(
+            [
+                *[name for _, name in self._names],
+                *[row.name for row in self._spoken.rows],
+                *lacked,
+                *PLACED,
+                _REQUEUE,
+            ]
+        )
+        """The headers that matter in a client's frames, apart from `id` and `ack`."""
+        self.valued = frozenset(
+            [*PLACED, _REQUEUE, *[each.header for each in self._free.lacks if each.values]]
+        )
+        """Those of them whose values matter in SEND, ACK and NACK."""
         self._sent = lru_cache(4096)(self._judge_send)
         rows = [row.name for row in self._spoken.rows if ACK in row.commands]
         self.settling = (*[name for command, name in self._names if command is ACK], *rows)
@@ -107,8 +124,8 @@ class Judge:
         has those after it.
         """
         if command is SEND:
-            said = tuple([each for each in headers if each[0] in self._looked])
-            return self._sent(tuple([each if each[0] in PLACED else (each[0], b"1") for each in said]))
+            said = [each for each in headers if each[0] in self.known]
+            return self._sent(tuple([each if each[0] in self.valued else (each[0], _ANY) for each in said]))
         found = self._whole(command, headers, session)
         if command is SUBSCRIBE:
             session.subscriptions.opened(headers)
@@ -146,7 +163,7 @@ class Judge:
             if on is command and name not in lacked and first(name) is not None:
                 yield self._of_header(feature, name, command, first, session)
         if command is NACK:
-            yield self._of_nack(first, session)
+            yield from self._of_nack(first, session)
         if command is SUBSCRIBE:
             yield from self._of_acks(first, session)
         if command in (SEND, SUBSCRIBE):
@@ -200,21 +217,27 @@ class Judge:
         why = ", ".join([b": ".join(each).decode("utf-8", "backslashreplace") for each in add])
         return Finding(feature, Verdict.MAPPED, place, f"{name.decode()} is {why} there")
 
-    def _of_nack(self, first: First, session: Session) -> Finding:
-        chosen = self._settings.nack.get(self.product)
-        if self._spoken.nack is None:
-            return Finding(NACKING, Verdict.SAME)
+    def _of_nack(self, first: First, session: Session) -> Iterator[Finding]:
+        spoken, chosen = self._spoken, self._settings.nack.get(self.product)
+        if spoken.nack is None:
+            yield Finding(NACKING, Verdict.SAME)
+            return
+        able = [*NACKS[self.product]]
         try:
-            change = self._spoken.change(NACK, first, session)
+            replace(spoken, nack=able[0]).change(NACK, first, session)
         except Refused as error:
-            able = list(NACKS.get(self.product, ()))
+            yield Finding(NACKING, Verdict.REFUSED, b"", error.detail, self._ignoring(CUMULATIVE))
+        try:
+            change = replace(spoken, separate=False).change(NACK, first, session)
+        except Refused as error:
             more = f"  # or {' or '.join(able[1:])}" if able[1:] else ""
-            return Finding(NACKING, Verdict.REFUSED, b"", error.detail, f"nack = {_quoted(able[0])}{more}")
-        said = (change.command or NACK).decode()
-        why = ", ".join([said, *[b":".join(each).decode() for each in change.add]])
-        if chosen is None:
-            return Finding(NACKING, Verdict.MAPPED, b"", f"it is {why} there")
-        return Finding(NACKING, Verdict.CHOSEN, b"", f"it is {why} there", f"nack = {_quoted(chosen)}")
+            yield Finding(NACKING, Verdict.REFUSED, b"", error.detail, f"nack = {_quoted(able[0])}{more}")
+            return
+        why = ", ".join([_shown(change.command or NACK), *[_shown(b":".join(each)) for each in change.add]])
+        verdict, setting = (
+            (Verdict.MAPPED, "") if chosen is None else (Verdict.CHOSEN, f"nack = {_quoted(chosen)}")
+        )
+        yield Finding(NACKING, verdict, b"", f"it is {why} there", setting)
 
     def _of_acks(self, first: First, session: Session) -> Iterator[Finding]:
         """Yield whether ACKs of this subscription and of others of the session can be told apart."""

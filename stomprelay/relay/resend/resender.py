@@ -170,6 +170,10 @@ class NotAccepted(Refused):
     a queue rejects: up to 4.2 it closes the connection, later versions do not answer.
     """
 
+    def about(self, failure: Refused) -> "NotAccepted":
+        """Return this error with the detail and the receipt of `failure`."""
+        return NotAccepted(self.message, failure.detail, receipt=failure.receipt)
+
 
 def _shown(command: bytes, name: bytes, receipt: bytes | None, why: str) -> str:
     """Return in words which frame an ERROR is about, and why the client gets it."""
@@ -791,8 +795,9 @@ class Resender:
 
     def watches(self, now: float) -> bool:
         """Begin to wait for receipts, if any are awaited. Return whether this set `review_at`."""
-        waits = self.unconfirmed.size or not self.unconfirmed.committing.safe
-        if not waits or self.review_at < inf or not self.patience:
+        if self.review_at < inf or not self.patience:
+            return False
+        if not self.unconfirmed.size and self.unconfirmed.committing.safe:
             return False
         self.review_at = now + self.patience / 2
         return True
@@ -903,7 +908,9 @@ class Resender:
         """Whether the broker, if it closes now, may do so because of a frame: not all are answered. Many clients of one
         queue that rejects lose their connections at the same time.
         """
-        return not self.safe or self.unconfirmed.unproved > 0
+        unconfirmed = self.unconfirmed
+        waits = self.line is not None or unconfirmed.size or unconfirmed.unproved
+        return bool(waits) or not unconfirmed.committing.safe
 
     def take_refused(self) -> Sequence[Refused]:
         """Return the errors for the client about parts that were removed from the line since the last call."""

@@ -124,7 +124,7 @@ class Committing:
         are its own receipt (None if the client asked for none), and the receipts that the client awaits for SENDs of
         the transaction.
         """
-        doubts = self._doubts(self._unanswered)
+        doubts = self._doubts(self._unanswered) if self._committed or self._held else []
         for each in (self._open, self._committed, self._held, self._parts):
             each.clear()
         return doubts

@@ -7,6 +7,7 @@ import pytest
 from stomprelay.relay import inputs
 from stomprelay.relay.model.listener import Listener, Match, Route
 from stomprelay.relay.model.move import Move, Phase
+from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import listener
 from tests.relay.frames import message, receipt, send, tell
@@ -41,7 +42,6 @@ class Moving:
         """The session is told to follow."""
         self.play._perform(self.play.relay.handle(inputs.Phased(self.front), self.play.now))
 
-    @property
     def standing(self) -> tuple[bool, str] | None:
         """Whether the session has followed, and why it stays at OLD."""
         return self.play.relay.standing(self.move)
@@ -71,11 +71,11 @@ def test_all_phases() -> None:
         play.broker_tells_client(message(b"3", message_id="b1", ack="b1"), at="b")
         play.broker_tells_client(message(b"2", message_id="a1", ack="a1"), at="a")
         moving.to("done")
-        assert moving.standing == (False, "")  # the client owes OLD an ACK
+        assert moving.standing() == (False, "")  # the client owes OLD an ACK
         play.client_tells_broker(tell(b"ACK", id="a1"), at="a")
         moving.tell()
         play.broker_gets(OVER + b"\n", at="a")
-        assert moving.standing == (True, "")
+        assert moving.standing() == (True, "")
         play.client_tells_broker(tell(b"ACK", id="b1"), at="b")
         play.client_tells_broker(send(b"4"), at="b")
 
@@ -91,11 +91,11 @@ def test_back_again() -> None:
         moving.to("off")
         play.broker_gets(AT_A + b"\n", at="a")
         play.client_tells_broker(send(b"2"), at="a")
-        assert moving.standing == (False, "")
+        assert moving.standing() == (False, "")
         play.client_tells_broker(tell(b"ACK", id="b1"), at="b")
         moving.tell()
         play.broker_gets(OVER + b"\n", at="b")
-        assert moving.standing == (True, "")
+        assert moving.standing() == (True, "")
 
 
 def test_what_is_still_on_its_way_from_old() -> None:
@@ -168,7 +168,7 @@ def test_copies_have_no_influence() -> None:
         play.broker_says(tell(b"ERROR", message="no such queue"), at="b")
         play.broker_tells_client(receipt("r"), at="a")
         assert moving.move.stopped == "it answered ERROR: no such queue"
-        assert moving.standing == (True, "it answered ERROR: no such queue")
+        assert moving.standing() == (True, "it answered ERROR: no such queue")
         play.client_tells_broker(send(b"2"), at="a")
         moving.to("off")
         moving.to("shadow")
@@ -176,7 +176,7 @@ def test_copies_have_no_influence() -> None:
         play.broker_welcomes(at="b")
         play.broker_gets(copy(2, b"3"), at="b")
         play.broker_goes(at="b")
-        assert moving.standing == (True, "it was lost")
+        assert moving.standing() == (True, "it was lost")
         play.client_tells_broker(send(b"4"), at="a")
         play.client_says(tell(b"DISCONNECT", receipt="d"))
         assert b"receipt:d" in play.broker_reads(at="a")
@@ -256,7 +256,7 @@ def test_new_refuses(phase: str) -> None:
         else:
             play.client_gets(receipt("s"))
         play.broker_tells_client(receipt("r"), at="a")
-        assert moving.standing == (True, "it answered CONNECT with ERROR")
+        assert moving.standing() == (True, "it answered CONNECT with ERROR")
         assert not moving.move.stopped
         play.client_tells_broker(send(b"2"), at="a")
         play.client_tells_broker(OVER, at="a")
@@ -272,7 +272,7 @@ def test_a_plain_new_is_lost() -> None:
             play.broker_reads(at="b")
             play.broker_goes(at="b")
             if phase == "both":
-                assert moving.standing == (True, "it was lost")
+                assert moving.standing() == (True, "it was lost")
                 play.client_tells_broker(send(b"1"), at="a")
             else:
                 play.client_gets_error(b"connection to the broker was lost")
@@ -284,12 +284,12 @@ def test_new_is_away_for_a_while() -> None:
     with moving.play as play:
         play.client_tells_broker(AT_A, at="a")
         moving.to("new")
-        assert moving.standing == (False, "")
+        assert moving.standing() == (False, "")
         play.client_tells_broker(send(b"1"), at="a")
         play.broker_welcomes(at="b")
         play.broker_gets(AT_A + b"\n", at="b")
         moving.tell()
-        assert moving.standing == (True, "")
+        assert moving.standing() == (True, "")
         play.client_tells_broker(send(b"2"), at="b")
 
 
@@ -324,3 +324,113 @@ def test_copies_that_wait_at_new(mode: str, version: bytes, ack: bytes) -> None:
         play.broker_says(message(b"1", **headers, **({"ack": "k"} if version == b"1.2" else {})), at="b")
         play.broker_gets(ack, at="b")
         play.broker_tells_client(message(b"1", message_id="m", relay_copy="relay-other-7", ack="k"), at="b")
+
+
+def test_a_copy_after_what_is_owed() -> None:
+    """Its ACK would cover what the client has not acknowledged, so the client gets it, with its mark."""
+    moving = Moving("both")
+    with moving.play as play:
+        play.client_said(AT_A.replace(b"client-individual", b"client"))
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="b")
+        play.broker_tells_client(message(b"1", message_id="m", ack="k"), at="b")
+        play.broker_tells_client(
+            message(b"2", message_id="n", ack="l", relay_copy="relay-x-shadow-1"), at="b"
+        )
+
+
+def test_copies_while_new_is_away() -> None:
+    """They are for NEW alone: nobody else gets them when the phase changes."""
+    for back in ("both", "off"):
+        moving = Moving("shadow")
+        with moving.play as play:
+            play.client_tells_broker(send(b"1"), at="a")
+            moving.to(back)
+            assert moving.move.failed == (back == "both")
+            play.client_tells_broker(send(b"2"), at="a")
+
+
+# Going back
+
+
+def test_going_back_while_new_is_away() -> None:
+    """OLD gets what NEW did not confirm, with a mark if NEW may have it; the client gets its receipts."""
+    moving = Moving("new", new=lasting("new", "b", confirm=True))
+    with moving.play as play:
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_welcomes(at="b")
+        play.broker_gets(send(b"1", receipt="r"), at="b")
+        play.broker_goes(at="b")
+        play.client_says(send(b"2", receipt="s"))
+        moving.to("both")
+        again = send(b"1", receipt="r").replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
+        play.broker_gets(again + send(b"2", receipt="s"), at="a")
+        play.broker_tells_client(receipt("r", "s"), at="a")
+        assert moving.standing() == (True, "it was not there")
+
+
+def test_off_again() -> None:
+    """NEW is left, and is free; the next move connects again."""
+    moving = Moving("shadow")
+    with moving.play as play:
+        play.client_tells_broker(send(b"1"), at="a")
+        play.broker_welcomes(at="b")
+        play.broker_gets(copy(1, b"1"), at="b")
+        moving.to("off")
+        play.broker_is_closed(at="b")
+        assert [str(link.broker) for link in play.relay.links] == ["a"]
+        moving.to("shadow")
+        play.client_tells_broker(send(b"2"), at="a")
+        play.broker_welcomes(at="b")
+        play.broker_gets(copy(2, b"2"), at="b")
+
+
+def test_what_rabbitmq_says_when_messages_and_the_end_cross() -> None:
+    """The client ended nothing, so it is not told."""
+    moving = Moving("new", old=lasting("old", "a", profile=RABBITMQ))
+    with moving.play as play:
+        play.client_said(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="b")
+        moving.to("done")
+        play.broker_gets(OVER + b"\n", at="a")
+        body = b"There is no current subscription with tag 'T_1'.\n"
+        play.broker_says(b"ERROR\nmessage:Subscription not found\n\n%b\0" % body, at="a")
+        play.client_tells_broker(send(b"1"), at="b")
+
+
+# Sessions that began when all moves were off
+
+
+def test_a_session_with_one_link() -> None:
+    """It has the quick flow until a phase begins. What is owed then goes on: receipts, ACKs, half a frame."""
+    moving = Moving(old=lasting("old", "a", confirm=True))
+    with moving.play as play:
+        assert play.relay.coupled
+        play.client_said(AT_A + send(b"1", receipt="r") + send(b"2")[:20])
+        play.broker_tells_client(message(b"1", message_id="a1", ack="a1"), at="a")
+        moving.to("both")
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        play.client_says(send(b"2")[20:])
+        assert play.broker_reads(at="a").endswith(b"\n\n2\0")
+        play.broker_tells_client(receipt("r"), at="a")
+        play.broker_says(receipt("relay-session-receipt-1"), at="a")
+        play.client_tells_broker(tell(b"ACK", id="a1"), at="a")
+        assert moving.standing() == (True, "")
+
+
+def test_a_transaction_of_a_session_with_one_link() -> None:
+    """It ends first."""
+    moving = Moving()
+    with moving.play as play:
+        play.client_tells_broker(tell(b"BEGIN", transaction="t"), at="a")
+        moving.to("new")
+        assert moving.standing() is None
+        play.client_tells_broker(send(b"1", transaction="t"), at="a")
+        play.client_tells_broker(tell(b"ABORT", transaction="t"), at="a")
+        moving.tell()
+        assert moving.standing() == (True, "")
+        play.client_says(send(b"2"))
+        play.broker_welcomes(at="b")
+        play.broker_gets(send(b"2"), at="b")

@@ -35,7 +35,7 @@ from stomprelay.wire.names import (
 
 SOURCE: Final = "the journal"
 _CLIENT_ID: Final = "client-id"
-_UNKNOWN: Final = b"?"
+UNKNOWN: Final = b"?"
 """The client-id of a session whose CONNECT is not in the journal."""
 _MOST: Final = 20_000
 """How many sessions are followed at a time."""
@@ -91,7 +91,7 @@ class Watches:
         """Count from now on."""
         self.closed(session, watch.id, watch.place)
         self._by_session.setdefault(session, []).append(watch)
-        if _wild(watch.place):
+        if wild(watch.place):
             self._wild[watch] = None
         else:
             self._by_place.setdefault(watch.place, {})[watch] = None
@@ -125,7 +125,7 @@ class Watches:
         for each in self._by_place.get(place, ()):
             each.sent += count
         for each in self._wild:
-            each.sent += count * _fits(each.place, place)
+            each.sent += count * fits(each.place, place)
 
     def delivered(self, session: str, id: bytes | None, place: bytes) -> None:
         """Count a message that came to a subscription."""
@@ -145,12 +145,13 @@ class Watches:
             )
 
 
-def _wild(place: bytes) -> bool:
+def wild(place: bytes) -> bool:
+    """Return whether a destination has wildcards."""
     return bool({b"*", b">", b"#"}.intersection(place.replace(b"/", b".").split(b".")))
 
 
 @lru_cache(4096)
-def _fits(pattern: bytes, place: bytes) -> bool:
+def fits(pattern: bytes, place: bytes) -> bool:
     """Return whether a destination matches one with wildcards."""
     wanted, words = pattern.split(b"."), place.split(b".")
     wanted[:1], words[:1] = wanted[0].split(b"/"), words[0].split(b"/")
@@ -227,7 +228,7 @@ class Reading:
         self.until = record.time
         session = self._sessions.get(context.session)
         if session is None:
-            session = self._sessions[context.session] = session_of(context.session.encode(), _UNKNOWN)
+            session = self._sessions[context.session] = session_of(context.session.encode(), UNKNOWN)
             if len(self._sessions) > _MOST:
                 self._left(next(iter(self._sessions)))
         self._report.add(context.client, self._judge.judge(command, headers, session), SOURCE)
@@ -250,7 +251,8 @@ class Reading:
     def end(self) -> None:
         """Write the sums into the report."""
         report = self._report
-        report.extras += self._watches.extras()
+        for extra in self._watches.extras():
+            report.add_extra(extra)
         period = (
             ""
             if self.since is None or self.until is None

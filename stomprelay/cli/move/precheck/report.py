@@ -40,9 +40,9 @@ class Use:
     whys: dict[str, None] = field(default_factory=dict)
     more: bool = False
 
-    def add(self, finding: Finding, source: str) -> None:
+    def add(self, finding: Finding, source: str, times: int = 1) -> None:
         """Count a finding."""
-        self.counts[source] += 1
+        self.counts[source] += times
         for known, value in ((self.places, finding.place), (self.whys, finding.why)):
             if value and value not in known:
                 if len(known) < _PLACES:
@@ -93,14 +93,18 @@ class Report:
     looked: list[str] = field(default_factory=list)
     unlooked: list[str] = field(default_factory=list)
     uses: dict[Key, Use] = field(default_factory=dict)
-    extras: list[Extra] = field(default_factory=list)
+    extras: dict[tuple[str, str], Extra] = field(default_factory=dict)
     logins: list[Login] = field(default_factory=list)
 
-    def add(self, client: str, findings: Iterable[Finding], source: str) -> None:
-        """Add what a frame of this client uses."""
+    def add(self, client: str, findings: Iterable[Finding], source: str, times: int = 1) -> None:
+        """Add what a frame of this client uses, which came so many times."""
         for each in findings:
             key = (client, each.feature, each.verdict, each.setting)
-            self.uses.setdefault(key, Use()).add(each, source)
+            self.uses.setdefault(key, Use()).add(each, source, times)
+
+    def add_extra(self, extra: Extra) -> None:
+        """Add what a client with a selector would get without it. The journal and the tables may have the same."""
+        self.extras[extra.client, extra.place] = extra
 
     @property
     def may_begin(self) -> bool:
@@ -158,6 +162,8 @@ class Report:
                 yield f"  {self._sentence(client, feature, use)}"
                 if setting and verdict is not Verdict.MAPPED:
                     yield f"      {self._line(setting)}"
+        if (whole := self._whole()) is not None:
+            yield f"all that clients use would be allowed by\n      {whole}"
         if self.logins:
             yield f"logins at {self.new}"
             words = {True: "accepted", False: "refused", None: "not tried"}
@@ -166,12 +172,23 @@ class Report:
                 yield visible(f"  {login.login} at {login.broker}: {words[login.accepted]}{text}")
         yield "the move may begin" if self.may_begin else "the move may not begin"
 
+    def _whole(self) -> str | None:
+        """Return one line in place of several that allow features; None if there are not several."""
+        lists = {
+            setting.partition(" = ")[2]
+            for _, _, verdict, setting in self.uses
+            if verdict is Verdict.REFUSED and setting.startswith("ignore")
+        }
+        names = sorted({name for each in lists for name in json.loads(each)})
+        return self._line(f"ignore = {json.dumps(names)}") if len(lists) > 1 else None
+
     def _sorted(self) -> list[tuple[Key, Use]]:
         order = list(_HEADINGS)
         return sorted(self.uses.items(), key=lambda each: (order.index(each[0][2]), each[0][:2]))
 
     def _extras(self, client: str, feature: str) -> list[Extra]:
-        return [each for each in self.extras if each.client == client and feature == SELECTORS]
+        found = self.extras.values() if feature == SELECTORS else ()
+        return [each for each in found if each.client == client]
 
     def _sentence(self, client: str, feature: str, use: Use) -> str:
         places = [*map(_text, use.places)]

@@ -31,7 +31,7 @@ def read(
                 count += 1
                 clients.add(_client(row))
                 _add(row, judge, concerns, report, old)
-        except (LookupError, TypeError, AttributeError):
+        except (LookupError, TypeError, AttributeError, ValueError):
             raise AdminError("the relay does not show subscriptions: is it of an older version?") from None
     report.looked.append(
         f"{count} session{'' if count == 1 else 's'} of {len(clients)} client{'' if len(clients) == 1 else 's'}"
