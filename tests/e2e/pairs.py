@@ -128,7 +128,7 @@ ROWS: Final = (
             "`auto-delete:false`",
         ),
         (
-            "refused: `virtual-topics`",
+            'chosen: `map.ignore = ["virtual-topics"]`, and the address setting auto-delete-queues false at the broker',
             MAPPED,
             "refused: `qualified-names`",
             "refused: `qualified-names`",

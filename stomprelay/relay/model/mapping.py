@@ -172,11 +172,12 @@ AS_IT_IS: Final = Change()
 
 class SubscriptionRow(NamedTuple):
     """A destination that the broker has in other words for SUBSCRIBE alone: `broker`, with more `headers` and without
-    those of an `Addition`. Its MESSAGEs get the client's name by their subscription.
+    those of an `Addition`. Its MESSAGEs, with the destination `told`, get the client's name by their subscription.
     """
 
     client: Pattern
     broker: Pattern
+    told: Pattern
     headers: tuple[tuple[bytes, Pattern], ...] = ()
 
 
@@ -266,7 +267,7 @@ class BrokerMap:
 
     def subscriptions(self, name: bytes) -> bool:
         """Whether a MESSAGE with this broker's name has the name that its subscription has."""
-        return any(row.broker.read(name) is not None for row in self.subscribed)
+        return any(row.told.read(name) is not None for row in self.subscribed)
 
     @cached_property
     def summary(self) -> str:
@@ -442,15 +443,18 @@ _UNENDED: Final = {
 _DURABLE: Final = {ACTIVEMQ: b"activemq.subscriptionName", ARTEMIS: b"durable-subscription-name"}
 
 _CONSUMER: Final = Pattern("/queue/Consumer.{consumer}.VirtualTopic.{topic}")
+_TOPIC: Final = Pattern("/topic/VirtualTopic.{topic}")
 _VIRTUAL: Final = {
     ARTEMIS: SubscriptionRow(
         _CONSUMER,
         Pattern("/topic/VirtualTopic.{topic}::Consumer.{consumer}.VirtualTopic.{topic}"),
+        _TOPIC,
         ((b"subscription-type", Pattern("MULTICAST")),),
     ),
     RABBITMQ: SubscriptionRow(
         _CONSUMER,
-        Pattern("/topic/VirtualTopic.{topic}"),
+        _TOPIC,
+        _TOPIC,
         (
             (b"x-queue-name", Pattern("Consumer.{consumer}.VirtualTopic.{topic}")),
             (b"durable", Pattern("true")),
