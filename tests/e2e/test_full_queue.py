@@ -74,6 +74,7 @@ def connected(request: pytest.FixtureRequest, through: Through) -> Callable[[], 
     return connect
 
 
+@pytest.mark.ci
 def test_what_rabbitmq_does(rabbitmq: RabbitMQ, full: str, queue: str) -> None:
     """It drops a message without a word, until a SEND asked for a receipt; from then on it closes the connection."""
     with Connection.to(rabbitmq.port) as client:
@@ -104,6 +105,7 @@ def test_the_client_is_told_and_goes_on(
     assert list(dict.fromkeys(found)) == [b"1", b"2", b"3"]
 
 
+@pytest.mark.ci
 def test_many_clients(connected: Callable[[], Connection], full: str, queue: str) -> None:
     """Each is told of each of its messages, though all of them lose their connections again and again."""
     clients = [connected() for _ in range(10)]
@@ -118,6 +120,7 @@ def test_many_clients(connected: Callable[[], Connection], full: str, queue: str
         client.close()
 
 
+@pytest.mark.ci
 def test_a_message_that_the_relay_alone_asks_for(through: Through, full: str, queue: str) -> None:
     """With `confirm` the client is told of a SEND that asked for no receipt, too."""
     with Connection.to(through("rabbitmq", "confirm").port) as client:
@@ -131,6 +134,7 @@ def test_a_message_that_the_relay_alone_asks_for(through: Through, full: str, qu
         read(client, "g")
 
 
+@pytest.mark.ci
 def test_a_transaction(connected: Callable[[], Connection], full: str) -> None:
     """RabbitMQ takes what it can: the client is told that the outcome is unknown."""
     inside = send(full, b"no", "in").replace(b"persistent:", b"transaction:t\npersistent:")
@@ -141,6 +145,7 @@ def test_a_transaction(connected: Callable[[], Connection], full: str) -> None:
         assert b"RECEIPT" not in error
 
 
+@pytest.mark.ci
 def test_a_quorum_queue_without_a_majority(rabbitmq: RabbitMQ, tmp_path: Path, queue: str) -> None:
     """The connection stays without a RECEIPT: the client is told when the time is over. The message may come later."""
     quorum = f"{queue}-quorum"

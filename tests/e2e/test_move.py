@@ -16,7 +16,7 @@ from tests.e2e.talker import Talker
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
 
 
-@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.ci)], ids=["one process", "two workers"])
 def moving(
     request: pytest.FixtureRequest, tmp_path: Path, activemq: Broker, rabbitmq: Broker
 ) -> Iterator[Fleet]:

@@ -21,7 +21,7 @@ from tests.e2e.proxy import Proxy
 from tests.e2e.raw import Connection, body, end_of_frame, headers
 from tests.e2e.relay import listening, relay
 
-pytestmark = [pytest.mark.e2e, pytest.mark.broker]
+pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.ci]
 
 PLACES = {
     ACTIVEMQ: ("activemq", "activemq_6"),

@@ -121,6 +121,7 @@ def queues(broker: Broker) -> str:
         return names
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("product", ["activemq", "artemis", "rabbitmq"])
 def test_nothing_is_left_behind(tmp_path: Path, request: pytest.FixtureRequest, product: str) -> None:
     """The conversation of a login leaves no queue."""

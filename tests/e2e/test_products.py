@@ -12,7 +12,7 @@ from tests.e2e.brokers import RabbitMQ
 from tests.e2e.raw import body, headers
 from tests.e2e.talker import Talker
 
-pytestmark = [pytest.mark.e2e, pytest.mark.broker]
+pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.ci]
 
 TABLE = Path(__file__).with_name("products.txt")
 

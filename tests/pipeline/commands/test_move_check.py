@@ -15,7 +15,7 @@ from stomprelay.pipeline.store.store import Store
 from tests.pipeline.rows import FRAME, write
 from tests.precheck.test_check import CONFIG, scene
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.ci]
 
 
 def build(spark: SparkSession, root: Path, folder: Path) -> None:
