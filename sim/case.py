@@ -3,6 +3,7 @@ each broker did, by message.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -220,6 +221,18 @@ class Case:
         return [each for stay in self.stays.values() for each in stay.sends]
 
 
+def without_copies(history: History) -> Iterator[Event]:
+    """Yield the events except those at brokers that only had copies of a message: no rule is about copies of a move."""
+    copied: dict[tuple[str, bytes], bool] = {}
+    for event in history:
+        if event.what is What.TOOK and event.frame is not None:
+            copy = b"-shadow-" in event.headers.get(b"relay-copy", b"")
+            copied[event.who, event.body] = copy and copied.get((event.who, event.body), True)
+    for event in history:
+        if event.what in OF_CLIENTS or not copied.get((event.who, event.body), False):
+            yield event
+
+
 def arranged(history: History) -> Case:
     """Return a history, arranged for the rules."""
     facts = history.facts
@@ -227,7 +240,7 @@ def arranged(history: History) -> Case:
     case = Case(history, facts["scene"], seen, rough, facts.get("counters") or {})
     bodies = {What.TOOK: case.took, What.GAVE: case.gave, What.FORGOT: case.forgot}
     before = None
-    for event in history:
+    for event in without_copies(history) if case.scene.moving else history:
         case.of[event.what].append(event)
         key, copy = (event.who, event.session), (event.who.encode(), event.body)
         stay = case.stays.get(key)

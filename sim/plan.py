@@ -14,6 +14,7 @@ from sim.layers import NAME, PATH, certificate
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.mapping import MapSettings
+from stomprelay.relay.model.move import Move, Phase
 from stomprelay.relay.model.names import NameRow, Pattern
 from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.relay.model.rules import AccessRule, AccessRules
@@ -90,6 +91,7 @@ class Scene:
     mood      the share of what brokers say that is wrong
     tight     clients exceed limits of the listener, and searches for a broker are given up
     routed    what begins with `/queue/c` goes to the last broker, by a route
+    moving    `routed`, by a move: how far it has gone the steps say
     auth      clients are identified
     loss      what becomes of values that the other version cannot express
     closes    an ERROR of a broker ends its session
@@ -106,6 +108,7 @@ class Scene:
     mood: float = 0.0
     tight: bool = False
     routed: bool = False
+    moving: bool = False
     auth: bool = False
     loss: LossPolicy = LossPolicy.REPLACE
     closes: bool = False
@@ -129,8 +132,8 @@ class Scene:
         """Whether the relay asks for receipts of its own."""
         return bool(self.settings["confirm"])
 
-    def listener(self, changed: Mapping[str, Any]) -> Listener:
-        """Return the listener of the relay, with these settings changed."""
+    def listener(self, changed: Mapping[str, Any], move: Move) -> Listener:
+        """Return the listener of the relay, with these settings changed. `move`: see `moving`."""
         settings = {**self.settings, **changed}
         path = PATH if settings["broker_web"] else None
         secure = settings["broker_tls"]
@@ -176,7 +179,7 @@ class Scene:
         if last is not None:
             there = (Group("there", (last,), reconnect, settings["policy"]),)
             over = replace(upstream, name="there", groups=there, quorum=1, confirm=settings["confirm"])
-            routes = (Route(Match.PREFIX, "/queue/c", over),)
+            routes = (Route(Match.PREFIX, "/queue/c", over, move if self.moving else None),)
         denied = settings.get("denied")
         bounds: dict[str, Any] = {"unacknowledged": settings["unacknowledged"]}
         bounds["limits"] = Limits(body=settings.get("body", min(settings["memory"] // 4, 1 << 20)))
@@ -296,13 +299,45 @@ def draw(seed: int, number: int) -> Plan:
         scene, steps = _ended(unspeakable, scene)
     elif drawn > 0.985:
         scene, steps = _choking(unspeakable, scene, steps)
-    mapped = Random(f"{seed}/{number}/mapped").random() < 0.1
-    overlooks = Random(f"{seed}/{number}/overlooks").random() < 0.5  # RabbitMQ, from 4.3 on
+    scene, steps = _later(f"{seed}/{number}", scene, steps)
+    return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
+
+
+def _moving(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
+    """Return the scene and the steps with a move to the last broker, phase by phase or in leaps, and back. Clients use
+    what moves more than anything else.
+    """
+    random, choice = chance.random, chance.choice
+    kind = "failover" if scene.kind == "fanout" and len(scene.brokers) < 3 else scene.kind
+    phase, length, most = choice((0, 0, 0, 4)), choice((4.0, 10.0)), len(Phase) - 1
+    moves = []
+    for at in sorted(random() * length for _ in range(choice((3, 6, 12)))):
+        phase = (
+            min(most, max(0, phase + choice((1, 1, 1, -1)))) if random() < 0.85 else choice(range(most + 1))
+        )
+        moves.append(Step(at, "relay", "move", (phase,)))
+    used = {"send", "subscribe", "burst"}
+    steps = [
+        each._replace(values=(2, *each.values[1:]))
+        if each.act in used and each.values and random() < 0.8
+        else each
+        for each in steps
+    ]
+    return replace(scene, kind=kind, routed=True, moving=True), steps + moves
+
+
+def _later(name: str, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
+    """Return the scene and the steps with what came later: names of brokers, RabbitMQs that reject silently, moves."""
+    mapped = Random(f"{name}/mapped").random() < 0.1
+    overlooks = Random(f"{name}/overlooks").random() < 0.5  # RabbitMQ, from 4.3 on
     if overlooks:
         steps = [each._replace(values=(2,)) if each[2:] == ("fill", (1,)) else each for each in steps]
     more = {"mapped": mapped, "confirm_timeout": 6.0 if overlooks else 60.0}
     scene = replace(scene, settings={**scene.settings, **more})
-    return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
+    moves = Random(f"{name}/moves")
+    if moves.random() < 0.06 and len(scene.brokers) > 1:
+        scene, steps = _moving(moves, scene, steps)
+    return scene, steps
 
 
 def _rarer(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:

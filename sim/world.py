@@ -26,6 +26,7 @@ from sim.rough import RoughBroker, RoughClient
 from stomprelay.config import Config
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.inputs import Identified, Input, Unknown
+from stomprelay.relay.model.move import Move, Phase
 from stomprelay.relay.model.rules import Claim, Ground, Identity, Refusal
 from stomprelay.service import relay
 from stomprelay.service.clients import clients
@@ -196,6 +197,7 @@ class World:
             made.web, made.secure = settings["broker_web"], settings["broker_tls"]
             self.brokers[name] = made
         self.changed = CHANGES[-1]
+        self.move = Move("c")
         self.relays: list[RelayProcess] = []
         self.clients: dict[str, Client] = {
             name: (RoughClient if habit.rough else Client)(name, habit, PLACE, self.net, self.history)
@@ -332,7 +334,7 @@ class World:
     def _config(self) -> Config:
         settings = self.plan.scene.settings
         return Config(
-            (self.plan.scene.listener(self.changed),),
+            (self.plan.scene.listener(self.changed, self.move),),
             memory=settings["memory"],
             stop_timeout=settings["stop_timeout"],
             fast_path=settings["fast"],
@@ -348,6 +350,13 @@ class World:
         prepared = self.relay.service.prepare("the simulator", self._config())
         prepared.open()
         _ = prepared.commit().addErrback(lambda failure: self.wrong(f"no reload: {failure.getTraceback()}"))
+
+    def _relay_move(self, which: int) -> None:
+        """Begin a phase of the move, as an operator does."""
+        if self.plan.scene.moving:
+            phase = [*Phase][which]
+            self._fate(f"moves to {phase.value}")
+            self.relay.state.moves.enter(self.move.name, phase, self.clock.now)
 
     def _relay_cut(self, which: int, most: int) -> None:
         """Cut the connection of a client."""

@@ -303,8 +303,14 @@ class Fanout:
         leg, session = member.link.connection.leg, member.session
         if SHADOW not in (frame.header(COPY, leg.dialect) or b""):
             return False
-        names, destination = frame.header(SUBSCRIPTION, leg.dialect), frame.header(DESTINATION, leg.dialect)
-        subscription = session.subscriptions.delivered(names, destination or b"")
+        name, destination = (
+            frame.header(SUBSCRIPTION, leg.dialect),
+            frame.header(DESTINATION, leg.dialect) or b"",
+        )
+        spoken = member.link.connection.bridges.to_client.spoken
+        if spoken is not None:
+            destination = spoken.to_client(destination, session)
+        subscription = session.subscriptions.delivered(name, destination)
         if subscription is None or subscription.ack == AUTO:
             return True
         if session.ledger.owes(subscription):
