@@ -15,7 +15,6 @@ import base64
 import hashlib
 import json
 import shutil
-import sys
 import threading
 import time
 from collections import Counter
@@ -171,9 +170,14 @@ class Course:
             raise RuntimeError(found.stderr)
         self.say(found.stdout.rstrip())
 
+    def state(self) -> dict[str, Any]:
+        """Return what the relay says of the move."""
+        [move] = self.running.admin.told("/moves")["moves"]
+        return dict(move)
+
     def followed(self) -> bool:
         """Tell whether all sessions have followed to the phase."""
-        [move] = self.running.admin.told("/moves")["moves"]
+        move = self.state()
         if move["stopped"] or move["staying"]:
             raise RuntimeError(f"the move cannot go on: {move}")
         return bool(move["followed"] == move["sessions"])
@@ -192,7 +196,7 @@ class Course:
         for phase in PHASES:
             if phase != "off":
                 self.operator("next", "shop")
-                self.phases.append((phase, _now()))
+                self.phases.append((phase, int(self.state()["since"] * 1_000_000)))
             self.running.wait_until(self.followed)
             time.sleep(seconds / len(PHASES))
             self.operator("status")
@@ -319,7 +323,3 @@ def _made(directory: Path) -> Path:
 
 def _now() -> int:
     return time.time_ns() // 1000
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
