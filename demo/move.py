@@ -109,23 +109,18 @@ class Meter(threading.Thread):
 
     def columns(self, span: Span) -> list[list[int]]:
         """Return what passed in each bin: SENDs to OLD, to NEW, copies to NEW; MESSAGEs of OLD, of NEW."""
-        found = [[0] * span.bins for _ in range(5)]
+        found = [[0] * span.bins for _ in range(6)]
         for (_, before), (at, after) in pairwise([(0, [0] * 6), *self.seen]):
-            sends, _, messages, sends_new, copies, messages_new = (
-                b - a for a, b in zip(before, after, strict=True)
-            )
-            for column, more in zip(
-                found, (sends, sends_new - copies, copies, messages, messages_new), strict=True
-            ):
-                column[span.index(at)] += more
-        return found
+            for column, had, has in zip(found, before, after, strict=True):
+                column[span.index(at)] += has - had
+        return [found[each] for each in (0, 3, 4, 2, 5)]
 
 
 def _counts(proxy: Proxy) -> list[int]:
-    """Return how many SENDs, copies among them, and MESSAGEs without copies have passed."""
+    """Return how many SENDs, copies beside them, and MESSAGEs, without copies, have passed."""
     said, answered = [*proxy.said], [*proxy.answered]
     sends, copies = (sum(each.count(what) for each in said) for what in (SEND, COPY))
-    return [sends, copies, sum(each.count(MESSAGE) - each.count(COPY) for each in answered)]
+    return [sends - copies, copies, sum(each.count(MESSAGE) - each.count(COPY) for each in answered)]
 
 
 class Course:
@@ -244,13 +239,13 @@ def pair(directory: Path, *, embedded: bool) -> Iterator[tuple[brokers.Broker, b
             )
         except brokers.Absent as absent:
             print(f"two embedded brokers take the place of ActiveMQ and RabbitMQ: {absent}", flush=True)
-            old, new = (
-                stack.enter_context(brokers.memory(_made(directory / name))) for name in ("old", "new")
-            )
+            for name in ("old", "new"):
+                (directory / name).mkdir()
+            old, new = (stack.enter_context(brokers.memory(directory / name)) for name in ("old", "new"))
         yield old, new
 
 
-def page(course: Course, meter: Meter, names: tuple[str, str], connects: int) -> str:
+def page(course: Course, meter: Meter, names: Sequence[str], connects: int) -> str:
     """Return the page."""
     ended = meter.seen[-1][0]
     span = Span.over(course.phases[0][1], ended)
@@ -278,35 +273,32 @@ def page(course: Course, meter: Meter, names: tuple[str, str], connects: int) ->
 def main(arguments: Sequence[str]) -> int:
     """Run it; the last line says where the page lies. Answers the exit status: 1 if something was lost or twice."""
     parser = argparse.ArgumentParser(prog="python -m demo move", description="A move between two brokers.")
-    parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help=f"how long the phases last ({SECONDS:g})"
-    )
-    parser.add_argument(
-        "--directory", type=Path, default=Path("build/demo-move"), help="where everything goes"
-    )
-    parser.add_argument("--embedded", action="store_true", help="embedded brokers, whatever is installed")
+    add = parser.add_argument
+    add("--seconds", type=float, default=SECONDS, help=f"how long the phases last, at least ({SECONDS:g})")
+    add("--directory", type=Path, default=Path("build/demo-move"), help="where everything goes")
+    add("--embedded", action="store_true", help="embedded brokers, whatever is installed")
     asked = parser.parse_args(arguments)
     directory = asked.directory.resolve()
-    for name in (*PRODUCTS, "old", "new"):
-        shutil.rmtree(directory / name, ignore_errors=True)
+    shutil.rmtree(directory / "brokers", ignore_errors=True)
+    (directory / "brokers").mkdir(parents=True)
     for name in ("moves.json", "move.html"):
-        (_made(directory) / name).unlink(missing_ok=True)
+        (directory / name).unlink(missing_ok=True)
     print("two brokers and a relay start", flush=True)
-    with pair(directory, embedded=asked.embedded) as (old, new), Proxy(old.port, record=True) as before_old:
-        real = new.name in PRODUCTS
-        names = (PRODUCTS.get(old.name, "the old broker"), PRODUCTS.get(new.name, "the new broker"))
-        with Proxy(new.port, record=True) as before_new:
-            upstreams = (
-                f"{_UPSTREAM.format(before_old.port)}[upstream.new]\n{_UPSTREAM.format(before_new.port)}"
-            )
-            upstreams += (_MAP if real else "") + _MOVE
-            more = f'moves_file = "{directory / "moves.json"}"'
-            with served(directory, upstreams, more=more) as running, Meter(before_old, before_new) as meter:
-                course = Course(running, wildcards=real)
-                course.play(asked.seconds)
-                connects = running.admin.counted("sessions_connected")
-                for each in course.parties:
-                    each.leave()
+    with ExitStack() as stack:
+        both = stack.enter_context(pair(directory / "brokers", embedded=asked.embedded))
+        real = both[1].name in PRODUCTS
+        names = [*PRODUCTS.values()] if real else ["one embedded broker", "another"]
+        proxies = [stack.enter_context(Proxy(each.port, record=True)) for each in both]
+        upstreams = "[upstream.new]\n".join(_UPSTREAM.format(each.port) for each in proxies)
+        upstreams += (_MAP if real else "") + _MOVE
+        more = f'moves_file = "{directory / "moves.json"}"'
+        running = stack.enter_context(served(directory, upstreams, more=more))
+        meter = stack.enter_context(Meter(*proxies))
+        course = Course(running, wildcards=real)
+        course.play(asked.seconds)
+        connects = running.admin.counted("sessions_connected")
+        for each in course.parties:
+            each.leave()
     accounts = course.accounts()
     for name, account in accounts.items():
         course.say(f"{name:20} " + ", ".join(f"{what} {number}" for what, number in account.items()))
@@ -314,11 +306,6 @@ def main(arguments: Sequence[str]) -> int:
     (directory / "move.html").write_text(page(course, meter, names, connects), encoding="utf-8")
     print(directory / "move.html")
     return int(any(each["lost"] or each["twice"] for each in accounts.values()))
-
-
-def _made(directory: Path) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory
 
 
 def _now() -> int:
