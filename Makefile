@@ -82,7 +82,7 @@ chaos: ready ## sessions while their brokers are killed, frozen, cut off, for a 
 crash: ready ## SIGKILL to relay, pipeline, source, replay; what is left of it all (ARGS="--rounds 3 --only journal")
 	$(BIN)/python -m chaos.crash $(ARGS)
 
-demo: ready ## clients, a relay, a failover for twenty seconds; then tables and a report to look at
+demo: ready ## clients, a relay, a failover for twenty seconds; then tables and a report to look at (ARGS=move: a move between brokers)
 	$(BIN)/python -m demo $(ARGS)
 
 docs: $(VENV)/.dev ## the pages as a site, in build/site; a link that leads nowhere is an error

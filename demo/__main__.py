@@ -1,4 +1,4 @@
-"""The course of the demo: `python -m demo`. The last line says where the report lies."""
+"""The course of the demo: `python -m demo`; with `move` that of a move. The last line says where the report lies."""
 
 import argparse
 import shutil
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from demo import move
 from demo.clients import Crew
 from tests.e2e import brokers, relay
 from tests.e2e.ports import free_port
@@ -108,6 +109,8 @@ def pipeline(command: str, *arguments: str) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run it. Answers the exit status."""
+    if arguments[:1] == ["move"]:
+        return move.main(arguments[1:])
     asked = options(arguments)
     directory = asked.directory.resolve()
     clear(directory)

@@ -39,3 +39,22 @@ def test_the_report_has_what_was_staged_and_nothing_else(
     assert first.startswith("A broker was lost: ")
     # The ticker may have found the other broker before those did who show its prices.
     assert all(" where nobody got " in each or " may wait at " in each for each in others)
+
+
+@pytest.mark.deep
+@pytest.mark.e2e
+def test_a_move_loses_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """All that was sent came once, over one connection of each client; the page shows it, and what the brokers had."""
+    assert main(["move", "--embedded", "--directory", str(tmp_path), "--seconds", "2"]) == 0
+    said = capfd.readouterr().out.splitlines()
+    assert said[-2:] == ["7 clients connected 7 times", str(tmp_path / "move.html")]
+    root = outline((tmp_path / "move.html").read_text(encoding="utf-8"))
+    numbers = {each.one("dt").text: each.one("dd", "value").text for each in root.one("dl").children}
+    assert numbers["Sent"] == numbers["Delivered"] != "0"
+    assert (numbers["Twice"], numbers["Lost"], numbers["Connections"]) == ("0", "0", "7")
+    phases = [each.text for row in root.all("div", "who") for each in row.all("b")]
+    assert phases == ["off", "shadow", "both", "new", "done", "drain"]
+    assert len(root.all("path", "c1")) == len(root.all("path", "c2")) == 2, (
+        "both brokers had SENDs and MESSAGEs"
+    )
+    assert len(root.all("path", "c0")) == 1, "copies"

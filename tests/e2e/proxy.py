@@ -18,12 +18,14 @@ class Proxy:
     """Forwards octets between a port of its own and a broker's, in a thread of its own.
 
     Every method returns when it has been done. A client of a broker that is not there is reset, as is one that comes
-    while the broker is cut off. `said`: what the broker has read, by connection, if the proxy is to `record` it.
+    while the broker is cut off. `said`: what the broker has read, by connection, if the proxy is to `record` it;
+    `answered`: what it has written.
     """
 
     def __init__(self, broker: int, *, record: bool = False) -> None:
         self.port = free_port()
         self.said: list[bytearray] = []
+        self.answered: list[bytearray] = []
         self._record = record
         self._broker = broker
         self._loop = asyncio.new_event_loop()
@@ -153,12 +155,14 @@ class Proxy:
             there_reader, there = await asyncio.open_connection("127.0.0.1", self._broker)
             writers.append(there)
             self._sockets.add(there)
-            said = bytearray() if self._record else None
-            if said is not None:
+            said = answered = None
+            if self._record:
+                said, answered = bytearray(), bytearray()
                 self.said.append(said)
+                self.answered.append(answered)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._pump(reader, there, said))
-                both.create_task(self._pump(there_reader, writer))
+                both.create_task(self._pump(there_reader, writer, answered))
             for each in writers:
                 each.close()
                 await each.wait_closed()
@@ -170,15 +174,15 @@ class Proxy:
                 _abort(each)
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: bytearray | None = None
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, record: bytearray | None = None
     ) -> None:
-        """Forward one direction up to its end, and add it to `said`."""
+        """Forward one direction up to its end, and add it to `record`."""
         while data := await reader.read(_PIECE):
             await self._flowing.wait()
             if writer in self._muted:
                 continue
-            if said is not None:
-                said += data
+            if record is not None:
+                record += data
             writer.write(data)
             await writer.drain()
         await self._flowing.wait()

@@ -71,7 +71,7 @@ def page(findings: Findings, options: PageOptions) -> str:
     script = _file("report.js")
     span, thresholds = findings.span, options.thresholds
     return (
-        _environment()
+        environment()
         .get_template("report.html")
         .render(
             bands=plot.bands_of(findings),
@@ -97,7 +97,8 @@ def page(findings: Findings, options: PageOptions) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return what makes pages of templates: the elements of `parts.html`, with all that they call."""
     made = Environment(
         loader=PackageLoader("stomprelay.pipeline.report", "."),
         autoescape=True,
