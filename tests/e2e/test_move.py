@@ -79,7 +79,7 @@ def test_over_a_kill(moving: Fleet, queue: str, tmp_path: Path) -> None:
     assert drain(moving.nodes[1].broker.port, queue) == [b"x"]
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_kills(moving: Fleet, client: Callable[[LibraryFacts], Client], queue: str) -> None:
     """Either broker dies in each phase, there and back: nothing that was confirmed is lost, and no client notices."""
     producers = [Producer("stomp.py", client(STOMP_PY), moving.port, "1.2", queue)]

@@ -153,10 +153,17 @@ def test_a_command_that_is_killed_goes_on_when_it_is_run_again(stage: Stage) -> 
 
 
 @REAL
-@pytest.mark.ci
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", [KILL, CUT], ids=lambda each: each.name)
 @pytest.mark.parametrize("side", ["old", "new"])
-@pytest.mark.parametrize("stage", PAIRS, indirect=True, ids="-".join)
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(pair, marks=[] if number else [pytest.mark.ci], id="-".join(pair))
+        for number, pair in enumerate(PAIRS)
+    ],
+    indirect=True,
+)
 def test_a_broker_that_is_lost_is_tried_again(stage: Stage, side: str, fault: Fault) -> None:
     """The command goes on when the broker is back: each message is there once, or marked."""
     bodies = stage.fill()

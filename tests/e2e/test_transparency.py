@@ -196,12 +196,15 @@ def _identity(version: str, message: bytes) -> bytes:
 
 
 _VOLATILE = re.compile(rb"^(message-id|ack|session|timestamp):.*$", re.MULTILINE)
+_ROUTED = re.compile(rb"\ndestination-type:\w+")
+"""How Artemis routed a message: the relay says it in the SEND, and Artemis repeats it."""
 
 
 def _steady(frame: bytes, queue: bytes) -> bytes:
     """Mask what differs from run to run; of an ERROR's body (ActiveMQ: a stack trace) keep the first line."""
     frame = _VOLATILE.sub(rb"\1:*", frame.replace(queue, b"QUEUE"))
     head, separator, rest = frame.partition(b"\n\n")
+    head = _ROUTED.sub(b"", head)
     if head.startswith(b"ERROR\n"):
         rest = re.sub(rb"ID:\S+|@@\S+|session-\S+", b"*", rest.split(b"\n")[0])
         head = re.sub(rb"ID(:|\\c)\S+|T_\S+|/e2e-\w+|\d+,\d+", b"*", head)
