@@ -1127,6 +1127,8 @@ class Spelled(NamedTuple):
 
 
 _AS_SPELLED: Final = Spelled()
+_MOST_SPELLED: Final = 14
+"""How many headers the speller adds or removes, beside the destination and a receipt: `NAMES` in `_respell.pyx`."""
 
 
 class SpelledPlace(NamedTuple):
@@ -1157,6 +1159,8 @@ def _spelled(command: bytes, values: bytes, count: int, bridge: Bridge, session:
         return None
     changed = () if all(each.same for each in found.values()) else (DESTINATION,)
     stripped = bridge.stripped if command is MESSAGE else ()
+    if max(len(names), len(stripped)) > _MOST_SPELLED:
+        return None
     if not changed and not names:
         return Spelled(stripped) if stripped else _AS_SPELLED
     made = {line: each.place + each.values if changed else each.values for line, each in found.items()}

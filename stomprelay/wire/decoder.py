@@ -28,7 +28,7 @@ from stomprelay.wire.names import (
     SEND,
     UNESCAPED,
 )
-from stomprelay.wire.run import NOTHING_PASSES, Keep, Passing, Rules, Run
+from stomprelay.wire.run import MOST_NAMES, NOTHING_PASSES, Keep, Passing, Rules, Run
 
 if TYPE_CHECKING:
     from stomprelay.wire._scan import Scanner
@@ -388,7 +388,8 @@ class Decoder:
         """Return the scanner for these rules, in the present dialect and with the allowed commands."""
         assert SCANNER is not None
         self._rules = rules
-        self._scanner = scanner = SCANNER(self.limits, self.dialect, self._allowed, rules, self._keeping)
+        taken = tuple([each for each in rules if len(each.unless) + len(each.wants) <= MOST_NAMES])
+        self._scanner = scanner = SCANNER(self.limits, self.dialect, self._allowed, taken, self._keeping)
         return scanner
 
     def _await(

@@ -15,6 +15,10 @@ _ANY: Final = Limits(maxsize, maxsize, maxsize)
 """No limits: the frames of a run were already found to be within the limits."""
 
 
+MOST_NAMES: Final = 32
+"""The scanner takes rules with at most so many names, as `NAMES` in `_scan.pyx`. With more, no frame is in a run."""
+
+
 class Rule(NamedTuple):
     """Says which frames of one `command` may pass in a run. The relay has to look at all other frames one by one.
     Header names are compared as they are written.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.model.mapping import MapSettings
+from stomprelay.relay.model.mapping import Addition, HeaderRow, MapSettings
 from stomprelay.relay.model.profile import RABBITMQ
 from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_all_pairs, joined, listener, upstream
 from tests.relay.failing import moves, started
@@ -418,3 +418,19 @@ def test_durable_subscriptions_at_rabbitmq() -> None:
     with moved(A, R, ignore=frozenset({"durable-subscriptions"})) as play:
         play.client_says(frame("SUBSCRIBE", "destination:/topic/t", "activemq.subscriptionName:s"))
         assert lines(play.broker_reads()) == ["SUBSCRIBE", "destination:/topic/t"]
+
+
+@in_all_cuts
+def test_many_rows_for_headers(cut: Cut) -> None:
+    """More rows than frames in runs may have: each frame is looked at."""
+    dropped = [HeaderRow((b"SEND",), b"old-%d" % number, b"new-%d" % number) for number in range(30)]
+    added = [Addition((b"SEND",), re.compile(b".*"), b"more-%d" % number, b"1") for number in range(18)]
+    for rows in (dropped, added):
+        with moved(A, R, cut, headers=tuple(rows)) as play:
+            play.client_says(frame("SUBSCRIBE", "ack:client-individual"))
+            play.broker_reads()
+            play.client_says(send(b"1", b"/queue/q", **{"old-7": "x"}) + send(b"2", b"/queue/q") * 3)
+            read = play.broker_reads()
+            assert read.count(b"SEND\n") == 4
+            assert read.count(b"\nnew-7:x\n") == (rows is dropped)
+            assert read.count(b"\nmore-17:1\n") == 4 * (rows is added)
