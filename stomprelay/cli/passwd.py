@@ -5,14 +5,13 @@ import getpass
 import os
 import stat
 import sys
-import tempfile
 from contextlib import suppress
 from typing import Final
 
 from stomprelay.auth.lines import LONGEST, is_user
 from stomprelay.config import ConfigError
 from stomprelay.config.auth import INSTALL
-from stomprelay.config.table import read_file
+from stomprelay.config.table import read_file, replace_file
 
 _PASSWD: Final = """
 Sets the passcode of a user in a users file (`users` in [auth.NAME]), or adds the user. The command asks for the
@@ -123,19 +122,13 @@ def _write(path: str, content: bytes) -> None:
     """Replace a file in one step by a file with this content. The owner, and the permissions of the group, stay."""
     try:
         found = os.stat(path) if os.path.lexists(path) else None
-        number, new = tempfile.mkstemp(prefix=".users-", dir=os.path.dirname(path))
-        try:
-            with os.fdopen(number, "wb") as stream:
-                if found is not None:
-                    with suppress(PermissionError):
-                        os.fchown(number, found.st_uid, found.st_gid)
-                    os.fchmod(number, stat.S_IMODE(found.st_mode) & ~_OTHERS)
-                stream.write(content)
-                stream.flush()
-                os.fsync(number)
-            os.replace(new, path)
-        except BaseException:
-            os.unlink(new)
-            raise
+
+        def keep(number: int) -> None:
+            if found is not None:
+                with suppress(PermissionError):
+                    os.fchown(number, found.st_uid, found.st_gid)
+                os.fchmod(number, stat.S_IMODE(found.st_mode) & ~_OTHERS)
+
+        replace_file(path, content, keep)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None

@@ -2,14 +2,13 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from twisted.application.service import Service
 
 from stomprelay.config import Config, ConfigError
-from stomprelay.config.table import read_file
+from stomprelay.config.table import read_file, replace_file
 from stomprelay.relay.inputs import Phased
 from stomprelay.relay.model.move import Move, Phase
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -162,16 +161,7 @@ class Moves(Service):
             raise NotNow("moves_file is not set")
         try:
             content = json.dumps({**_said(self.read(self._config)), **_said(phases)}, indent=2) + "\n"
-            number, new = tempfile.mkstemp(prefix=".moves-", dir=os.path.dirname(path))
-            try:
-                with os.fdopen(number, "w", encoding="utf-8") as stream:
-                    stream.write(content)
-                    stream.flush()
-                    os.fsync(number)
-                os.replace(new, path)
-            except BaseException:
-                os.unlink(new)
-                raise
+            replace_file(path, content.encode())
         except (OSError, ConfigError) as error:
             raise NotNow(f"{path}: the phase cannot be written: {error}") from None
 

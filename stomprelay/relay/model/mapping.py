@@ -106,7 +106,7 @@ VALUES: Final[dict[tuple[Unit, Unit], Value]] = {
 
 class HeaderRow(NamedTuple):
     """Frames with one of `commands` have the header `becomes`, with the value that `value` returns, in place of `name`.
-    `unless`: beginnings of lines with values that stay, so that most MESSAGEs need no look.
+    `product`: the brokers for which the row is; None: for all.
     """
 
     commands: tuple[bytes, ...]
@@ -117,7 +117,7 @@ class HeaderRow(NamedTuple):
 
     @property
     def lines(self) -> tuple[bytes, ...]:
-        """The lines to look at, as in `Rule.unless`."""
+        """The lines to look at, as in `Rule.unless`. An expiry of 0 stays, so that most MESSAGEs need no look."""
         if self.value is _period and MESSAGE in self.commands:
             return tuple([b"%b:%d" % (self.name, digit) for digit in range(1, 10)])
         return (self.name,)
@@ -239,7 +239,7 @@ class BrokerMap:
         """Return the broker's name for a client's, in a frame of this command. Raises `Refused` if there is none."""
         private = self.private
         if private is not None:
-            prefix = private.reads if command in (SUBSCRIBE, UNSUBSCRIBE) else private.sends
+            prefix = private.reads if command in _SUBSCRIBING else private.sends
             own = _TEMPORARY.fullmatch(name)
             if own is not None:
                 return b"%b%b%b.%b" % (prefix, _OWN, session.name, own[1])
@@ -434,6 +434,7 @@ SUBSCRIBED: Final = "reply-subscriptions"
 _UNKNOWN_REPLIES: Final = re.compile(
     rb"/(?!(?:queue|topic|temp-queue|temp-topic|amq/queue|exchange|reply-queue)/).*|[^/]+/.*", re.DOTALL
 )
+_TOPICS: Final = re.compile(rb"/(?:topic|exchange)/.+", re.DOTALL)
 DURABLE: Final = "durable-subscriptions"
 _UNENDED: Final = {
     (ARTEMIS, ACTIVEMQ): "the broker ends a durable subscription only after its consumer",
@@ -465,10 +466,6 @@ _VIRTUAL: Final = {
 """The queues of virtual topics, by the broker's product."""
 
 
-def _compiled(*patterns: bytes) -> re.Pattern[bytes]:
-    return re.compile(b"|".join(patterns), re.DOTALL)
-
-
 _ROUTE: Final = b"destination-type"
 _ROUTED: Final[dict[str | None, tuple[bytes, bytes]]] = {
     None: (rb"/(?:queue|temp-queue)/.+", rb"/(?:topic|temp-topic)/.+"),
@@ -483,7 +480,7 @@ def _routing(clients: str | None) -> tuple[Addition, ...]:
     """
     queues, topics = _ROUTED.get(clients, _ROUTED[None])
     return tuple(
-        Addition((command,), _compiled(pattern), header, value)
+        Addition((command,), re.compile(pattern, re.DOTALL), header, value)
         for pattern, value in ((queues, b"ANYCAST"), (topics, b"MULTICAST"))
         for command, header in ((SEND, _ROUTE), (SUBSCRIBE, b"subscription-type"))
     )
@@ -569,7 +566,7 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
             lacks.append(Lack(feature.commands, feature.name, feature.why, ours.name))
     if clients == RABBITMQ and DURABLE not in ignore:
         why = "the broker knows a subscription by client-id and name"
-        lacks.append(Lack((SUBSCRIBE,), DURABLE, why, b"durable", _compiled(rb"/(?:topic|exchange)/.+")))
+        lacks.append(Lack((SUBSCRIBE,), DURABLE, why, b"durable", _TOPICS))
     if clients == RABBITMQ and SUBSCRIBED not in ignore:
         why = "the broker delivers replies to subscribers alone"
         lacks.append(Lack((SEND,), SUBSCRIBED, why, PLACED[1], values=_TEMPORARY))
