@@ -81,8 +81,8 @@ cdef bint among(const Name[NAMES] names, int count, Text text, Py_ssize_t size) 
 cdef class Speller:
     """Writes frames for another dialect. `octets`: the spelling of each byte of a value. `escapes`: the spelling of a
     backslash followed by each byte; None if a backslash begins no escape. An entry is None if the caller has to look at
-    the value. `padded`: blanks in front of a value are not written, nor blanks behind the value of a header `stripped`. `alike`: only
-    frames with a CR or a backslash are looked at by their values.
+    the value. `padded`: blanks in front of a value are not written, nor blanks behind the value of a header `stripped`.
+    `alike`: only a CR and a backslash may be written differently.
     """
 
     cdef Piece[256] octets
