@@ -1080,8 +1080,9 @@ def a_session_ends(case: Case) -> Iterator[str]:
         told = min([stay.end, *[event.at for event in stay.errors]])
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
         said = stay.errors[-1].headers.get(b"message") if stay.errors else b""
-        # failover.md, "When a client does get an ERROR": RabbitMQ stays connected behind these
-        stays = said in (b"Subscription not found", b"Processing error")
+        # failover.md, "When a client does get an ERROR": RabbitMQ stays connected behind these; errors.md: so does the
+        # relay behind one of its own
+        stays = said in (b"Subscription not found", b"Processing error", b"a message was not accepted")
         always = soon and stay.connected is not None and stay.size <= LITTLE
         always = always and not (stay.odd or without_relay(case, stay))
         times = [(stay.left, stay.end), (stay.halved, stay.end), (stay.faulty, told), (silent, stay.end)]
