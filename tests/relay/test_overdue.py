@@ -13,7 +13,7 @@ import pytest
 from stomprelay.session.effects import Event
 from tests.playbook import Playbook
 from tests.relay.failing import client_waits, found, goes_by_itself, link, started
-from tests.relay.frames import BEGIN, COMMIT, INSIDE, RECEIPT, send, tell
+from tests.relay.frames import BEGIN, COMMIT, INSIDE, RECEIPT, SUBSCRIBE, message, send, settle, tell
 from tests.relay.several import HERE, THERE, fanned, two_upstreams
 
 PATIENCE: Final = 60.0
@@ -101,6 +101,23 @@ def test_a_broker_that_reads_nothing(reads: bool) -> None:
         else:
             is_silent(play, PATIENCE)
             assert play.client_reads().startswith(SAYS + b"receipt-id:1\n")
+
+
+@pytest.mark.parametrize("before", [1.0, 25.0, 35.0, 55.0, 65.0])
+def test_a_broker_that_the_relay_does_not_read_from(before: float) -> None:
+    """While the client owes ACKs, RECEIPTs wait where the relay does not see them: the SEND is not refused."""
+    with started(product="rabbitmq", front={"unacknowledged": 1}) as play:
+        play.client_said(SUBSCRIBE + send(b"1", receipt="1"))
+        is_silent(play, before)
+        play.broker_says(message(message_id="m", ack="m"))
+        play.broker_says(RECEIPT % b"1")
+        delivered = play.client_reads()
+        is_silent(play, 10 * PATIENCE)
+        play.client_gets(b"")
+        play.client_says(settle(b"1.2", b"ACK", delivered))
+        is_silent(play, 1.0)
+        play.client_gets(RECEIPT % b"1")
+        assert link(play).quiet
 
 
 def test_nobody_waits_where_all_is_confirmed() -> None:
