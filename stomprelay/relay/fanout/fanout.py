@@ -326,6 +326,7 @@ class Fanout:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
         if receipt is None:
             return not target.fans
+        member.answered(receipt)
         if member.resender.advances(receipt):
             member.faults = 0
         member.erred = False
@@ -350,6 +351,7 @@ class Fanout:
             counters["errors_withheld"] += 1  # the client did not end what it is about
             return False
         member.resender.refused(receipt)
+        member.answered(receipt or b"")
         text = (frame.header(MESSAGE_HEADER, leg.dialect) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
         reason = f"it answered ERROR: {text}" if text else "it answered ERROR"
         self._router.fault(target, reason)
