@@ -556,7 +556,8 @@ class Fanout:
             if self._asked is not None and there and not target.spare:
                 self._awaited += 1
                 owing = [each for each in there if confirmations.owing(each) or each.holds]
-                confirmations.ask(Confirmation(self._asked, there, min(target.quorum, len(there)), owing))
+                enough, hidden = min(target.quorum, len(there)), self._is_ours(self._asked)
+                confirmations.ask(Confirmation(self._asked, there, enough, owing, hidden=hidden))
 
     def _disconnect_from(self, member: Member, now: float) -> None:
         if self._frame:
