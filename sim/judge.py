@@ -11,6 +11,7 @@ A rule excuses what the documents allow, and only that: each excuse names the pa
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from math import inf
 from typing import Final, NamedTuple
 
@@ -204,7 +205,8 @@ def promised(case: Case, send: Sent) -> bool:
     # the client left first, and then the connection to a broker ended
     ended = [each.at for link in links for each in case.history.arrived[link] if each.frame is None]
     left = until <= ending and (len(ended) < len(links) or any(at >= until for at in ended))
-    earlier = {name for name, asked in stay.asked.items() if asked.at < send.event.at}
+    before = takewhile(lambda each: each is not send.event, stay.sent)
+    earlier = {each.headers[b"receipt"] for each in before if b"receipt" in each.headers}
     receipts = [each for link in links for each in case.receipts[link] if each.at > came]
     proof = [each for each in receipts if each.behind or each.headers[b"receipt-id"] in earlier]
     return (case.kept(send) and not plain) or not (left or (proof and plain and send.receipt is None))
