@@ -220,7 +220,6 @@ def test_several_brokers() -> None:
         play.broker_is_closed(at="b")
 
 
-
 def test_a_group_that_refuses_the_relays_own_disconnect() -> None:
     """The ERROR does not name the relay's receipt."""
     with fanned(2, quorum=2) as play:

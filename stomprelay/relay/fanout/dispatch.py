@@ -275,16 +275,16 @@ class Dispatch:
             subscription, there = places[0][1], [target for target, _ in places]
             wanted = self._router.way(subscription.destination).subscribed
             headers = [each for each in subscription.headers if each[0] != RECEIPT_HEADER]
-            for target in [each for each in wanted if each not in there]:
-                ready = not any(member.ending for member in target.live)
-                done = done and ready
-                if ready:
-                    self._forget_end(target, subscription.id)
-                    self._compose(target, SUBSCRIBE, headers)
-            ended = [self._end(*each) for each in places if each[0] not in wanted]
-            done = done and all(ended)
+            missing = [each for each in wanted if each not in there]
+            ready = not any(member.ending for target in missing for member in target.live)
+            for target in missing if ready else ():
+                self._forget_end(target, subscription.id)
+                self._compose(target, SUBSCRIBE, headers)
+            ended = [ready and self._end(*each) for each in places if each[0] not in wanted]
+            done = done and ready and all(ended)
             if subscription.named:
-                self._subscribed[subscription.id] = wanted if all(ended) else (*wanted, *there)
+                now = [*wanted] * ready + there * (not (ready and all(ended)))
+                self._subscribed[subscription.id] = tuple(dict.fromkeys(now))
         return done
 
     def _end(self, target: Target, subscription: Subscription) -> bool:

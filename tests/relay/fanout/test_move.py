@@ -114,12 +114,47 @@ def test_what_is_still_on_its_way_from_old() -> None:
         moving.to("new")
         play.broker_says(message(b"later", message_id="a2", ack="a2"), at="a")
         play.client_gets(b"")
-        assert moving.standing() == (False, "")  # OLD has not read UNSUBSCRIBE: what comes is not of the next one
+        assert moving.standing() == (
+            False,
+            "",
+        )  # OLD has not read UNSUBSCRIBE: what comes is not of the next one
         play.broker_says(IS_OVER, at="a")
         moving.tell()
         assert moving.standing() == (True, "")
         play.broker_gets(AT_A + b"\n", at="a")
         play.broker_tells_client(message(b"late", message_id="a1", ack="a2"), at="a")
+
+
+def test_back_before_old_has_confirmed_the_end() -> None:
+    """NEW keeps the subscription until OLD may have it again, whatever phases begin meanwhile."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        moving.to("done")
+        assert play.broker_reads(at="a").endswith(OVER + b"\n")
+        moving.to("off")
+        play.nobody_gets_more()
+        play.broker_says(IS_OVER, at="a")
+        moving.tell()
+        play.broker_gets(AT_A + b"\n", at="a")
+        play.broker_gets(OVER + b"\n", at="b")
+
+
+def test_the_client_ends_what_a_move_has_not() -> None:
+    """It owes OLD an ACK. Each broker is told once."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        for at in "ab":
+            play.broker_gets(AT_A + b"\n", at=at)
+        play.broker_tells_client(message(message_id="a1", ack="a1"), at="a")
+        moving.to("done")
+        play.client_says(END)
+        play.broker_gets(END, at="b")
+        play.broker_gets(END + b"\n", at="a")
 
 
 def test_an_id_that_comes_again() -> None:
@@ -175,7 +210,9 @@ def test_a_client_of_1_0() -> None:
         play.broker_gets(tell(b"ACK", message_id="b1"), at="b")
         play.broker_gets(tell(b"ACK", message_id="a1") + b"\n", at="a")  # it is cumulative
         moving.to("off")
-        play.broker_gets(tell(b"UNSUBSCRIBE", destination="/queue/a", receipt="relay-session-receipt-1") + b"\n", at="b")
+        play.broker_gets(
+            tell(b"UNSUBSCRIBE", destination="/queue/a", receipt="relay-session-receipt-1") + b"\n", at="b"
+        )
 
 
 # Copies
