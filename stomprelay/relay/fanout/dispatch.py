@@ -200,8 +200,7 @@ class Dispatch:
         id = self._header(frame, ID)
         if id is not None and not {*self._subscribed.get(id, way.subscribed)} & {*way.subscribed}:
             raise ProtocolError("SUBSCRIBE repeats the id of an open subscription", receipt=receipt)
-        for target in way.subscribed:
-            self._forget_end(target, id)
+        self._expect(way.subscribed, id or b"")
         self._tell_each(way.subscribed, frame, receipt)
         if id is not None and self._router.forks:
             self._subscribed[id] = way.subscribed
@@ -235,10 +234,11 @@ class Dispatch:
             self._router.fault(target, error.message)
 
     @staticmethod
-    def _forget_end(target: Target, id: bytes | None) -> None:
-        """A subscription with this id is about to be made at a target: its MESSAGEs are not late."""
-        for member in target.live if id is not None else ():
-            member.ended.pop(id, None)
+    def _expect(targets: Iterable[Target], id: bytes) -> None:
+        """A subscription with this id is about to be made at these targets: its MESSAGEs are not late."""
+        for target in targets:
+            for member in target.live:
+                member.ended.pop(id, None)
 
     def _placed_at(self, id: bytes | None, destination: bytes) -> Iterator[tuple[Target, Subscription]]:
         """Yield the targets with an open subscription of this id, or (None) to this destination without an id."""
@@ -277,8 +277,8 @@ class Dispatch:
             headers = [each for each in subscription.headers if each[0] != RECEIPT_HEADER]
             missing = [each for each in wanted if each not in there]
             ready = not any(member.ending for target in missing for member in target.live)
+            self._expect(missing if ready else (), subscription.id)
             for target in missing if ready else ():
-                self._forget_end(target, subscription.id)
                 self._compose(target, SUBSCRIBE, headers)
             ended = [ready and self._end(*each) for each in places if each[0] not in wanted]
             done = done and ready and all(ended)
