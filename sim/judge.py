@@ -452,7 +452,9 @@ def only_what_was_subscribed(case: Case) -> Iterator[str]:
             if behind and case.scene.kind != "fanout" and case.seen:
                 yield f"{stay} read {event.frame} after the RECEIPT of its UNSUBSCRIBE"
         # move.md, "Phases": a copy, with its mark, where the client owes an ACK
-        originals = [each for each in stay.messages if b"-shadow-" not in each.headers.get(b"relay-copy", b"")]
+        originals = [
+            each for each in stay.messages if b"-shadow-" not in each.headers.get(b"relay-copy", b"")
+        ]
         for body, count in Counter([each.body for each in originals]).items():
             gave = len(case.gave.get(body, ()))
             if count > gave and case.seen:

@@ -12,7 +12,7 @@ import pytest
 
 from stomprelay.session.effects import Event
 from tests.playbook import Playbook
-from tests.relay.failing import client_waits, found, goes_by_itself, link, started
+from tests.relay.failing import client_waits, found, goes_by_itself, link, moves, started
 from tests.relay.frames import BEGIN, COMMIT, INSIDE, RECEIPT, SUBSCRIBE, message, send, settle, tell
 from tests.relay.several import HERE, THERE, fanned, two_upstreams
 
@@ -175,6 +175,24 @@ def test_a_transaction_of_which_a_part_is_never_confirmed(told: bool) -> None:
         is_silent(play, 2 * PATIENCE)
         why = b"its broker did not confirm it in time"
         play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c", detail=why)
+
+
+def test_a_transaction_whose_outcome_is_unknown_when_the_broker_is_lost() -> None:
+    """Its ERROR is the only answer, also if the session has to end at another broker."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_said(BEGIN + INSIDE % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"))
+        play.broker_says(RECEIPT % b"c")
+        is_silent(play, PATIENCE)
+        play.client_said(send(b"2", receipt="2"))
+        while not play.relay.ending:
+            is_silent(play, 1.0)
+        moves(play, b"1.2", "rabbitmq")
+        assert play.broker_reads().endswith(b"\n\n2\0")
+        play.broker_says(RECEIPT % b"2")
+        said = play.client_reads()
+        assert said.startswith(
+            RECEIPT % b"2" + b"ERROR\nmessage:the outcome of a transaction is unknown\nreceipt-id:c\n"
+        )
 
 
 def test_a_transaction_that_is_confirmed_in_time() -> None:

@@ -276,19 +276,12 @@ class Member:
 
     def overdue(self, now: float) -> list[StompError]:
         """Refuse what the broker did not confirm in time. Return errors for COMMITs whose outcome is unknown."""
-        return self._unknown(self.resender.review(now), UNCONFIRMED)
-
-    def _unknown(self, doubts: Iterable[bytes | None], *why: str) -> list[StompError]:
-        failures: list[StompError] = []
-        for receipt in doubts:
-            failures.append(unknown_outcome(receipt, *why))
-            if receipt is not None:
-                self.resender.refused(receipt)
-        return failures
+        return [unknown_outcome(receipt, UNCONFIRMED) for receipt in self.resender.review(now)]
 
     def lost(self, now: float) -> list[StompError]:
         """The broker is lost: keep waiting frames for the next one. Return errors for frames that cannot be kept."""
-        failures = self._unknown(self.resender.lost(by=self.link.dropped_by, now=now))
+        doubts = self.resender.lost(by=self.link.dropped_by, now=now)
+        failures: list[StompError] = [unknown_outcome(receipt) for receipt in doubts]
         waiting, self._waiting = self._waiting, deque()
         self._size = 0
         self._there = self.blocked = self.disconnecting = False
