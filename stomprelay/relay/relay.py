@@ -1022,8 +1022,9 @@ class ClientConnection:
                 return
             self._outbox.put(unheard(error))
 
-        accepted = None if isinstance(link.state, Ended) else link.go_on(now)
-        self._sought([link], now, lost=True)
+        seeks = not isinstance(link.state, Ended)  # `Flow.lost` may have ended it: nothing is missed there
+        accepted = link.go_on(now) if seeks else None
+        self._sought([link] * seeks, now, lost=True)
         if accepted is not None:
             self._accepted(link, accepted, now)
         if not self._client.closed:

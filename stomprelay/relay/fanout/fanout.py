@@ -326,6 +326,7 @@ class Fanout:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
         if receipt is None:
             return not target.fans
+        member.answered(receipt)
         if member.resender.advances(receipt):
             member.faults = 0
         member.erred = False
@@ -350,6 +351,7 @@ class Fanout:
             counters["errors_withheld"] += 1  # the client did not end what it is about
             return False
         member.resender.refused(receipt)
+        member.answered(receipt or b"")
         text = (frame.header(MESSAGE_HEADER, leg.dialect) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
         reason = f"it answered ERROR: {text}" if text else "it answered ERROR"
         self._router.fault(target, reason)
@@ -554,7 +556,8 @@ class Fanout:
             if self._asked is not None and there and not target.spare:
                 self._awaited += 1
                 owing = [each for each in there if confirmations.owing(each) or each.holds]
-                confirmations.ask(Confirmation(self._asked, there, min(target.quorum, len(there)), owing))
+                enough, hidden = min(target.quorum, len(there)), self._is_ours(self._asked)
+                confirmations.ask(Confirmation(self._asked, there, enough, owing, hidden=hidden))
 
     def _disconnect_from(self, member: Member, now: float) -> None:
         if self._frame:
