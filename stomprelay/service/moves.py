@@ -192,7 +192,9 @@ class Moves(Service):
             off = all(each.phase is Phase.OFF for each in self._config.moves.values())
             following = () if off else self._sessions
             self._told = [
-                each for each in following if each.relay.behind and each.relay.listener.name in moving
+                each
+                for each in following
+                if (listener := moving.get(each.relay.listener.name)) and each.relay.behind(listener)
             ]
             wait = AGAIN
         if self._told:

@@ -82,7 +82,7 @@ class Party(threading.Thread):
         self.planned = 0
         self.troubles: list[str] = []
         self.over = threading.Event()
-        self.client = scene.find(library)
+        self.client: Client
         self._more = more
         scene.parties.append(self)
 
@@ -402,9 +402,12 @@ class Scene:
 
     def _config(self) -> str:
         claims = self.place("claims")
-        maps = MAP.format(name="{name}", claims=claims, dead=f"{self.own}.dead")
         upstreams = [
-            UPSTREAM.format(name=each.name, port=each.port, more=maps.format(name=each.name))
+            UPSTREAM.format(
+                name=each.name,
+                port=each.port,
+                more=MAP.format(name=each.name, claims=claims, dead=f"{self.own}.dead"),
+            )
             for each in dict.fromkeys(self.way)
         ]
         old, new = self.way[self._leg : self._leg + 2]

@@ -298,6 +298,10 @@ class Dispatch:
         """Whether an open transaction of the client is at this target."""
         return any(each.used and each.target is target for each in self._placed.values())
 
+    def holds(self, target: Target) -> bool:
+        """Whether an open transaction of the client, used or not, is at this target."""
+        return any(each.target is target for each in self._placed.values())
+
     def replace(self, target: Target) -> None:
         """Send what only this target was given, which was left out, to the target that takes its place."""
         self._memo = None

@@ -158,6 +158,10 @@ class Fanout:
         """See `Router.standing`. None: the session began before the move was configured."""
         return self._router.standing(move) if move in self._router.phases else None
 
+    def turn_to(self, listener: Listener) -> bool:
+        """See `Router.turn_to`."""
+        return self._router.turn_to(listener, self._dispatch.holds)
+
     @property
     def behind(self) -> bool:
         """Whether the session has to follow a move. If so, call `to_broker`, also without frames."""

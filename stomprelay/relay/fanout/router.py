@@ -310,6 +310,11 @@ class Target:
         return sum(member.link.up for member in self.members) >= self.quorum
 
     @property
+    def subscribed(self) -> bool:
+        """Whether a subscription is open there."""
+        return any(member.session.subscriptions for member in self.live)
+
+    @property
     def reachable(self) -> bool:
         """Whether at least `quorum` members are not given up."""
         return len(self.live) >= self.quorum
@@ -472,6 +477,36 @@ class Router:
         self.phases = dict.fromkeys(self.phases, Phase.OFF)
         self._weigh()
 
+    def turn_to(self, listener: Listener, uses: Callable[[Target], bool]) -> bool:
+        """Follow the moves of another listener from now on, if its own upstream is here, and nothing is at an upstream
+        that it does not have. `uses`: a transaction is open there. Return whether that was possible.
+        """
+        known = {
+            target: upstream
+            for target in self.targets
+            for upstream in listener.upstreams()
+            if upstream.groups[0] is target.upstream.groups[0]
+        }
+        main = next((each for each, upstream in known.items() if upstream is listener.upstream), None)
+        ended = [phase for move, phase in self.phases.items() if move not in listener.moves]
+        left = [each for each in self.targets if each not in known]
+        if (
+            main is None
+            or self.unsettled
+            or main.upstream.name in self.left_out
+            or not {Phase.OFF, Phase.DONE}.issuperset(ended)
+            or any(uses(each) or each.subscribed or not each.safe for each in left)
+        ):
+            return False
+        for target, upstream in known.items():
+            target.upstream = upstream
+        self._listener, self.main, self._plain = listener, main, Way(main, (main,))
+        self.phases = {move: self.phases.get(move, Phase.OFF) for move in listener.moves}
+        self._known.clear()
+        self.unsettled = True
+        self._weigh()
+        return True
+
     @property
     def behind(self) -> bool:
         """Whether there is something to `step` or to settle, because the phase of a move has changed."""
@@ -546,9 +581,9 @@ class Router:
 
     @property
     def idle(self) -> list[Target]:
-        """The targets of moves that are all off again."""
+        """The targets of moves that are all off again, and those that the listener does not have any more."""
         used = {each.upstream.name for each in self._listener.routes if self._phase(each) is not Phase.OFF}
-        free = [] if self.unsettled else [each for each in self.targets if each.new and each.optional]
+        free = [] if self.unsettled else [each for each in self.targets if each.optional]
         return [each for each in free if each.upstream.name not in used]
 
     def _phase(self, route: Route) -> Phase:

@@ -10,7 +10,7 @@ from stomprelay.relay.model.move import Move, Phase
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import listener
-from tests.relay.frames import message, receipt, send, tell
+from tests.relay.frames import header, message, receipt, send, tell
 from tests.relay.several import begun, lasting, plain
 
 AT_A = tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual")
@@ -434,3 +434,79 @@ def test_a_transaction_of_a_session_with_one_link() -> None:
         play.client_says(send(b"2"))
         play.broker_welcomes(at="b")
         play.broker_gets(send(b"2"), at="b")
+
+
+# The next move
+
+
+def next_move(moving: Moving, old: str, new: str, *kept: Route) -> Listener:
+    """The listener after a reload: its own upstream is OLD, and another move leads from there to NEW."""
+    upstreams = {each.upstream.name: each.upstream for each in moving.front.routes}
+    upstreams["old"] = moving.front.upstream
+    moving.move = Move("further")
+    route = Route(Match.PREFIX, "/queue/", upstreams.get(new) or lasting(new, "c"), moving.move)
+    return listener(upstreams[old], routes=(*kept, route))
+
+
+def test_from_new_to_another() -> None:
+    """NEW becomes the listener's upstream: the session leaves OLD, and follows the next move, as all of it is at NEW."""
+    moving = Moving("done")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        moving.front = next_move(moving, "new", "third")
+        moving.tell()
+        assert play.brokers[0].closed
+        assert moving.standing() == (True, "")
+        moving.to("both")
+        play.broker_welcomes(at="c")
+        play.broker_gets(AT_A + b"\n", at="c")
+        play.client_tells_broker(send(b"1"), at="b")
+        moving.to("new")
+        play.client_tells_broker(send(b"2"), at="c")
+        play.broker_tells_client(message(b"1", message_id="b1", ack="b1"), at="b")
+        play.client_tells_broker(tell(b"ACK", id="b1"), at="b")
+        moving.to("done")
+        play.broker_gets(OVER + b"\n", at="b")
+
+
+def test_not_while_something_is_at_old() -> None:
+    """A subscription that no move took to NEW, a SEND without its receipt, an open transaction: OLD is not left."""
+    moving = Moving("done", old=lasting("old", "a", confirm=True))
+    elsewhere = AT_A.replace(b"/queue/a", b"/queue/z")
+    with moving.play as play:
+        play.client_tells_broker(elsewhere, at="a")
+        play.client_says(send(b"1"))
+        play.broker_welcomes(at="b")
+        moving.front = next_move(moving, "new", "third")
+        moving.tell()
+        assert moving.standing() is None
+        play.client_tells_broker(OVER + tell(b"BEGIN", transaction="t"), at="a")
+        moving.tell()
+        assert moving.standing() is None
+        play.client_tells_broker(tell(b"ABORT", transaction="t"), at="a")
+        play.client_says(send(b"2", b"/queue/z"))
+        moving.tell()
+        assert moving.standing() is None
+        play.broker_says(receipt(header(play.broker_reads(at="a"), b"receipt").decode()), at="a")
+        moving.tell()
+        assert play.brokers[0].closed
+        assert moving.standing() == (True, "")
+        play.broker_gets(send(b"1"), at="b")
+
+
+def test_another_move_beside() -> None:
+    """A move that is configured while another one is under way: the session follows both."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        play.broker_gets(AT_A + b"\n", at="a")
+        first = moving.move
+        moving.front = next_move(moving, "old", "new", *moving.front.routes)
+        moving.to("new")
+        play.client_tells_broker(send(b"1", b"/queue/z"), at="b")
+        play.client_tells_broker(send(b"2"), at="b")
+        assert play.relay.standing(first) == moving.standing() == (True, "")
