@@ -298,6 +298,11 @@ class Dispatch:
         """Whether an open transaction of the client is at this target."""
         return any(each.used and each.target is target for each in self._placed.values())
 
+    def asked(self, target: Target, reply_to: bytes) -> None:
+        """See `Router.asked`."""
+        self._memo = None
+        self._router.asked(target, reply_to)
+
     def holds(self, target: Target) -> bool:
         """Whether an open transaction of the client, used or not, is at this target."""
         return any(each.target is target for each in self._placed.values())

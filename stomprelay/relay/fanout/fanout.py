@@ -10,7 +10,7 @@ from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
-from stomprelay.relay.fanout.router import COPY, SHADOW, Member, Router, Target
+from stomprelay.relay.fanout.router import COPY, OTHERS, SHADOW, Member, Router, Target
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import (
     DISCONNECTING,
@@ -262,6 +262,8 @@ class Fanout:
                     return NOTHING
                 if target.new and self._is_copy(member, frame, now):
                     return NOTHING
+                if self._router.phases:
+                    self._note_reply(target, member, frame)
                 if member.erred:
                     self.erred = False  # the broker goes on
                     member.erred = False
@@ -325,6 +327,16 @@ class Fanout:
         ]
         self._outbox.send(leg, compose(ACK, headers, leg.dialect), now)
         return True
+
+    def _note_reply(self, target: Target, member: Member, frame: Frame) -> None:
+        """Remember where the temporary queue is to which a MESSAGE wants its reply."""
+        connection = member.link.connection
+        name = frame.header(b"reply-to", connection.leg.dialect)
+        spoken = connection.bridges.to_client.spoken
+        if name is not None and spoken is not None:
+            name = spoken.to_client(name, member.session)
+        if name is not None and name.startswith(OTHERS):
+            self._dispatch.asked(target, name)
 
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))

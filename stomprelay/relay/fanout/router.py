@@ -30,6 +30,13 @@ SHADOW: Final = b"-shadow-"
 
 _MOST_KNOWN: Final = 4096
 """How many destinations are remembered, each with its target."""
+_BROKERS: Final = (b"/remote-temp-queue/", b"/remote-temp-topic/")
+OTHERS: Final = (*_BROKERS, b"/queue/relay-temp.")
+"""The beginnings of the names that other clients' temporary queues have, at the broker that made them (the first two),
+or by a map (see `BrokerMap.private`).
+"""
+_OWN: Final = b"/temp-"
+"""Begins the names of a client's own temporary queues."""
 
 
 class CumulativeAck(NamedTuple):
@@ -403,7 +410,8 @@ class Router:
     because they are new or left their broker.
 
     `phases`: how far the session has followed each move. `unsettled`: some subscriptions are not yet where they should
-    be. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD.
+    be. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD. `_replies`:
+    where temporary queues are that messages named for replies.
     """
 
     _listener: Listener
@@ -417,6 +425,7 @@ class Router:
     phases: dict[Move, Phase] = field(init=False)
     unsettled: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
+    _replies: dict[bytes, Target] = field(default_factory=dict)
     _plain: Way = field(init=False)
 
     def __post_init__(self) -> None:
@@ -446,7 +455,10 @@ class Router:
         move = None if route is None else route.move
         phase = Phase.OFF if move is None else self.phases[move]
         new = old if route is None else route.upstream
-        if phase is Phase.OFF or new is old or new.name in self.left_out:
+        asked = self._replies.get(destination)
+        if asked is not None and asked in self.targets and asked.upstream.name not in self.left_out:
+            return Way(asked, (asked,), None, move, (old, new))
+        if phase is Phase.OFF or new is old or new.name in self.left_out or destination.startswith(_BROKERS):
             target = self._open(old)
             return Way(target, (target,), None, move, (old, new))
         target = self._open(new)
@@ -454,9 +466,17 @@ class Router:
             return Way(target, (target,), None, move, (old, new))
         there = self._open(old)
         if phase is Phase.SHADOW:
-            return Way(there, (there,), target, move, (old, new))
+            return Way(there, (there,), None if destination.startswith((*OTHERS, _OWN)) else target, move, (old, new))
         first, second = (target, there) if phase.sends_new else (there, target)
         return Way(first, (first, second), None, move, (old, new))
+
+    def asked(self, target: Target, reply_to: bytes) -> None:
+        """A message of this target asks for a reply to a temporary queue: that queue is there, whatever the phase is."""
+        if self._replies.get(reply_to) is not target:
+            if len(self._replies) >= _MOST_KNOWN:
+                del self._replies[next(iter(self._replies))]
+            self._replies[reply_to] = target
+            self._known.pop(reply_to, None)
 
     def _open(self, upstream: Upstream) -> Target:
         for target in self.targets:

@@ -510,3 +510,53 @@ def test_another_move_beside() -> None:
         play.client_tells_broker(send(b"1", b"/queue/z"), at="b")
         play.client_tells_broker(send(b"2"), at="b")
         assert play.relay.standing(first) == moving.standing() == (True, "")
+
+
+# Temporary queues
+
+
+def asks(reply_to: str, at: str) -> bytes:
+    """A request that wants its reply there."""
+    return message(b"", message_id=f"{at}1", ack=f"{at}1", reply_to=reply_to)
+
+
+@pytest.mark.parametrize("phase", ["shadow", "both", "new", "done"])
+def test_a_reply_to_a_queue_of_the_old_broker(phase: str) -> None:
+    """It goes to OLD in each phase, without a copy: NEW would answer ERROR, and the move would stop."""
+    moving = Moving(phase)
+    place = b"/remote-temp-queue/ID:1:2"
+    moving.front = listener(moving.front.upstream, routes=(everything(moving),))
+    with begun(moving.front, b"1.2", "a") as play:
+        play.client_says(send(b"0"))
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.client_tells_broker(send(b"1", place), at="a")
+
+
+@pytest.mark.parametrize("at", "ab")
+@pytest.mark.parametrize("phase", ["both", "new"])
+def test_a_reply_goes_where_the_request_came_from(phase: str, at: str) -> None:
+    """The queue that the relay made for the asker is there, also if the asker stays at OLD; NEW can be left behind."""
+    moving = Moving(phase)
+    moving.front = listener(moving.front.upstream, routes=(everything(moving),))
+    with begun(moving.front, b"1.2", "a") as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        reply_to = "/queue/relay-temp.s1.me"
+        play.broker_tells_client(asks(reply_to, at), at=at)
+        play.client_tells_broker(send(b"1", reply_to.encode()), at=at)
+        moving.play = play
+        moving.to("both" if phase == "new" else "new")
+        play.client_tells_broker(send(b"2", reply_to.encode()), at=at)
+        other = "b" if at == "a" else "a"
+        play.broker_tells_client(asks(reply_to, other), at=other)
+        play.client_tells_broker(send(b"3", reply_to.encode()), at=other)
+
+
+def everything(moving: Moving) -> Route:
+    """The route of this move, for all destinations."""
+    [route] = moving.front.routes
+    return Route(Match.PREFIX, "/", route.upstream, moving.move)
