@@ -81,6 +81,7 @@ class Party(threading.Thread):
         self.library = library
         self.version = version
         self.count = 0
+        self.early: list[Frame] = []
         self.heard: list[Frame] = []
         self.connected = 0
         self.planned = 0
@@ -125,6 +126,7 @@ class Party(threading.Thread):
                     raise
                 time.sleep(0.2)
         self.connected += 1
+        self.early.clear()
 
     def work(self) -> None:
         raise NotImplementedError
@@ -134,7 +136,7 @@ class Party(threading.Thread):
 
     def frame(self, command: str) -> Frame:
         """Return the next frame, which must be this."""
-        frame = self.client.receive()
+        frame = self.early.pop(0) if self.early else self.client.receive()
         if frame.command != command:
             raise AssertionError(f"{frame.command} {dict(frame.headers)} {frame.body[:200]!r} for a {command}")
         return frame
@@ -255,9 +257,9 @@ class Reader(Party):
             self.client.subscribe(self.place, headers)
         else:
             self.client.subscribe(self.place, {**headers, "receipt": "subscribed"})
-            first = self.client.receive()
-            if first.command == "MESSAGE":
-                raise AssertionError("a MESSAGE before the RECEIPT")
+            while (frame := self.client.receive()).command == "MESSAGE":
+                self.early.append(frame)
+            assert frame.command == "RECEIPT", frame
         self.subscribed = True
 
     def took(self, frame: Frame) -> None:
