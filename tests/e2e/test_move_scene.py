@@ -63,11 +63,10 @@ clients = "activemq"
 ignore = ["selectors"]
 nack = {{ artemis = "discard", rabbitmq = "dead-letter" }}
 message_size = 1024
-headers = [
-  {{ on = ["SEND", "SUBSCRIBE"], header = "x-dead-letter-exchange", destination = "{claims}", add = "", product = "rabbitmq" }},
-  {{ on = ["SEND", "SUBSCRIBE"], header = "x-dead-letter-routing-key", destination = "{claims}", add = "{dead}", product = "rabbitmq" }},
-]
+headers = [{added}]
 """
+ADDED: Final = """\
+{{ on = ["SEND", "SUBSCRIBE"], destination = "{claims}", header = "{name}", add = "{value}", product = "rabbitmq" }}"""
 
 
 class Party(threading.Thread):
@@ -75,7 +74,14 @@ class Party(threading.Thread):
     `troubles`: what must not happen. `planned`: how often it meant to connect again.
     """
 
-    def __init__(self, scene: "Scene", name: str, library: LibraryFacts, version: str, **more: str) -> None:
+    def __init__(
+        self,
+        scene: "Scene",
+        name: str,
+        library: LibraryFacts,
+        version: str,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self.scene = scene
         self.library = library
@@ -104,7 +110,9 @@ class Party(threading.Thread):
                 with contextlib.suppress(Exception):  # whatever state it is in
                     self.client.drop()
                 if era == self.scene.killed:
-                    wait_for = time.monotonic() + 2  # its connection may break before the relay is known to be dead
+                    wait_for = (
+                        time.monotonic() + 2
+                    )  # its connection may break before the relay is known to be dead
                     while era == self.scene.killed and time.monotonic() < wait_for:
                         time.sleep(0.05)
                 if era == self.scene.killed:
@@ -138,7 +146,9 @@ class Party(threading.Thread):
         """Return the next frame, which must be this."""
         frame = self.early.pop(0) if self.early else self.client.receive()
         if frame.command != command:
-            raise AssertionError(f"{frame.command} {dict(frame.headers)} {frame.body[:200]!r} for a {command}")
+            raise AssertionError(
+                f"{frame.command} {dict(frame.headers)} {frame.body[:200]!r} for a {command}"
+            )
         return frame
 
     def confirmed(self, receipt: str) -> None:
@@ -231,9 +241,9 @@ class Reader(Party):
         *,
         refused: int = 0,
         headers: Mapping[str, str] | None = None,
-        **more: str,
+        named: str = "",
     ) -> None:
-        super().__init__(scene, name, library, version, **more)
+        super().__init__(scene, name, library, version, {"client-id": named} if named else {})
         self.place = place
         self.subscribed = False
         self.late = 0.0
@@ -342,6 +352,7 @@ class Asker(Party):
 
 
 def number_of(body: bytes) -> int:
+    """Return a message's number in its producer's order."""
     return int(body.rstrip(b"\0").partition(b":")[2])
 
 
@@ -354,7 +365,9 @@ def product(frame: Frame) -> str:
 class Scene:
     """The clients before a relay. `killed`: how often the relay was. `here`: durable subscribers are to be there."""
 
-    def __init__(self, directory: Path, find: Callable[[LibraryFacts], Client], way: Sequence[Broker]) -> None:
+    def __init__(
+        self, directory: Path, find: Callable[[LibraryFacts], Client], way: Sequence[Broker]
+    ) -> None:
         self.find = find
         self.way = way
         self.port, self.admin = free_port(), Admin(free_port())
@@ -401,8 +414,7 @@ class Scene:
         self.wheat = Reader(self, "wheat", NET_STOMP, "1.0", prices, "auto")
         self.best = Reader(self, "best", STOMPEST, "1.1", prices, "auto", headers={"selector": "grade = 'a'"})
         durable = {"activemq.subscriptionName": "prices"}
-        identity = {"client-id": f"{self.own}-saver"}
-        self.saver = Saver(self, "saver", STOMP_PY, "1.2", prices, headers=durable, **identity)
+        self.saver = Saver(self, "saver", STOMP_PY, "1.2", prices, headers=durable, named=f"{self.own}-saver")
         requests = self.place("requests")
         self.askers = [
             Asker(self, "asker", STOMP_PY, "1.2", requests, "/temp-queue/answers"),
@@ -415,19 +427,24 @@ class Scene:
         self.judge = Reader(self, "judge", STOMP_PY, "1.2", self.place("claims"), refused=5)
         self.herald = Sender(self, "herald", STOMP_PY, "1.2", self.place("notices"), _notice)
         self.crier = Reader(self, "crier", NET_STOMP, "1.0", self.place("notices"), "client")
-        self.printer = Sender(self, "printer", STOMPEST, "1.1", self.place("sheets"), size=MEGABYTE, pause=0.5)
+        self.printer = Sender(
+            self, "printer", STOMPEST, "1.1", self.place("sheets"), size=MEGABYTE, pause=0.5
+        )
         self.binder = Reader(self, "binder", STOMP_GEM, "1.2", self.place("sheets"), "client")
         self.labels = Sender(self, "labels", STOMP_PY, "1.2", self.place("labels"), pause=0.2)
 
     # The relay
 
     def _config(self) -> str:
-        claims = self.place("claims")
+        dead = [
+            ADDED.format(claims=self.place("claims"), name=f"x-dead-letter-{name}", value=value)
+            for name, value in (("exchange", ""), ("routing-key", f"{self.own}.dead"))
+        ]
         upstreams = [
             UPSTREAM.format(
                 name=each.name,
                 port=each.port,
-                more=MAP.format(name=each.name, claims=claims, dead=f"{self.own}.dead"),
+                more=MAP.format(name=each.name, added=", ".join(dead)),
             )
             for each in dict.fromkeys(self.way)
         ]
@@ -458,7 +475,10 @@ class Scene:
         for parties in (readers, [each for each in self.parties if each not in readers]):
             for each in parties:
                 each.start()
-            wait_until(lambda: all(each.subscribed for each in readers), lambda: str([each.troubles for each in readers]))
+            wait_until(
+                lambda: all(each.subscribed for each in readers),
+                lambda: str([each.troubles for each in readers]),
+            )
         self.all_flow()
 
     def close(self) -> None:
@@ -492,7 +512,8 @@ class Scene:
         wait_until(self.followed, lambda: f"{self.status()}")
         move = self.status()
         self.say(
-            f"  {name} is {move['phase']}: " + ", ".join(f"{each} {move[each]}" for each in _SHOWN if move[each])
+            f"  {name} is {move['phase']}: "
+            + ", ".join(f"{each} {move[each]}" for each in _SHOWN if move[each])
         )
         self.all_flow()
 
@@ -520,7 +541,9 @@ class Scene:
             self.check()
             return all(each.count >= goal for each, goal in goals.items())
 
-        wait_until(reached, lambda: f"still: {[each.name for each, goal in goals.items() if each.count < goal]}")
+        wait_until(
+            reached, lambda: f"still: {[each.name for each, goal in goals.items() if each.count < goal]}"
+        )
 
     def drain(self, idle: str = "1") -> None:
         """What waits at OLD goes to NEW."""
@@ -592,7 +615,9 @@ class Account:
         self.unmarked: list[Frame] = []
         for body, each in zip(self.bodies, heard, strict=True):
             if body in seen:
-                marked = body in copies or any(f"{name}:{value}" in MARKS for name, value in each.headers.items())
+                marked = body in copies or any(
+                    f"{name}:{value}" in MARKS for name, value in each.headers.items()
+                )
                 (self.marked if marked else self.unmarked).append(each)
             seen.add(body)
         self.disorder = descents(self.bodies)
@@ -634,7 +659,10 @@ def accounts(scene: Scene) -> dict[str, Account]:
     for each in found:
         scene.say(str(each))
     asked = [(each.name, each.count, each.repeated) for each in scene.askers]
-    scene.say("asked     " + ", ".join(f"{name}: {count} answered, {again} repeated" for name, count, again in asked))
+    scene.say(
+        "asked     "
+        + ", ".join(f"{name}: {count} answered, {again} repeated" for name, count, again in asked)
+    )
     connects = Counter(each.connected - each.planned for each in scene.parties)
     scene.say(f"connected {dict(connects)} times; the relay was killed {scene.killed} times")
     return {each.name: each for each in found}
@@ -683,7 +711,9 @@ def refusals(scene: Scene) -> None:
             continue
         dead |= {each for each in found if each.startswith(b"claimer:")}
     refused = {frame.body for frame in scene.judge.heard if product(frame) != "artemis"} & scene.judge.nacked
-    scene.say(f"refused   {len(scene.judge.nacked)}, in dead letters {len(dead)}, missing there {len(refused - dead)}")
+    scene.say(
+        f"refused   {len(scene.judge.nacked)}, in dead letters {len(dead)}, missing there {len(refused - dead)}"
+    )
     assert dead <= scene.judge.nacked, dead - scene.judge.nacked
 
 
@@ -701,7 +731,9 @@ def left_behind(scene: Scene) -> dict[str, int]:
 
 def selected(scene: Scene) -> None:
     """A selector holds where the broker has them."""
-    wrong = [frame for frame in scene.best.heard if frame.headers["grade"] != "a" and product(frame) != "rabbitmq"]
+    wrong = [
+        frame for frame in scene.best.heard if frame.headers["grade"] != "a" and product(frame) != "rabbitmq"
+    ]
     assert not wrong, wrong
 
 

@@ -9,8 +9,8 @@ from typing import Final
 from stomprelay.relay.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
-from stomprelay.relay.fanout.router import COPY, SHADOW, CumulativeAck, Member, Router, Target
-from stomprelay.relay.model.move import Move
+from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
+from stomprelay.relay.model.move import COPY, SHADOW, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.session import Session, cost

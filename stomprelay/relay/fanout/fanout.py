@@ -10,7 +10,7 @@ from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
-from stomprelay.relay.fanout.router import COPY, OTHERS, SHADOW, Member, Router, Target
+from stomprelay.relay.fanout.router import OTHERS, Member, Router, Target
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import (
     DISCONNECTING,
@@ -21,7 +21,7 @@ from stomprelay.relay.link.link import (
     not_to_be_had,
 )
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.move import Move
+from stomprelay.relay.model.move import COPY, SHADOW, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import THING
 from stomprelay.session.effects import Send

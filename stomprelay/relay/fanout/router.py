@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener, Route
-from stomprelay.relay.model.move import Move, Phase
+from stomprelay.relay.model.move import COPY, SHADOW, Move, Phase
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import AGAIN, Resender
 from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
@@ -22,11 +22,6 @@ from stomprelay.wire.names import ID, MESSAGE_ID, SEND, SUBSCRIPTION, TRANSACTIO
 
 TOPICS: Final = (b"/topic/", b"/temp-topic/", b"/exchange/", b"topic://", b"jms.topic.")
 """The beginnings of destinations that are not queues. Each is used by one product or another."""
-
-COPY: Final = b"relay-copy"
-"""A header with the same value in all copies of a SEND, so that consumers recognise copies."""
-SHADOW: Final = b"-shadow-"
-"""The middle of the value for what NEW gets in the phase `shadow`, between the session's name and a number."""
 
 _MOST_KNOWN: Final = 4096
 """How many destinations are remembered, each with its target."""
@@ -466,12 +461,14 @@ class Router:
             return Way(target, (target,), None, move, (old, new))
         there = self._open(old)
         if phase is Phase.SHADOW:
-            return Way(there, (there,), None if destination.startswith((*OTHERS, _OWN)) else target, move, (old, new))
+            return Way(
+                there, (there,), None if destination.startswith((*OTHERS, _OWN)) else target, move, (old, new)
+            )
         first, second = (target, there) if phase.sends_new else (there, target)
         return Way(first, (first, second), None, move, (old, new))
 
     def asked(self, target: Target, reply_to: bytes) -> None:
-        """A message of this target asks for a reply to a temporary queue: that queue is there, whatever the phase is."""
+        """A message of this target asks for a reply to a temporary queue: that queue is there in every phase."""
         if self._replies.get(reply_to) is not target:
             if len(self._replies) >= _MOST_KNOWN:
                 del self._replies[next(iter(self._replies))]

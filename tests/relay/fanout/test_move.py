@@ -449,7 +449,7 @@ def next_move(moving: Moving, old: str, new: str, *kept: Route) -> Listener:
 
 
 def test_from_new_to_another() -> None:
-    """NEW becomes the listener's upstream: the session leaves OLD, and follows the next move, as all of it is at NEW."""
+    """NEW becomes the listener's upstream: the session leaves OLD, and follows the next move."""
     moving = Moving("done")
     with moving.play as play:
         play.client_says(AT_A)
