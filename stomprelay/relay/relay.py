@@ -54,7 +54,7 @@ from stomprelay.relay.link.link import (
 from stomprelay.relay.model.counters import CONNECT, SILENCE, Counters
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.move import Move
+from stomprelay.relay.model.move import Move, Phase
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.resend.resender import NotAccepted
@@ -147,7 +147,9 @@ class Relay:
         flow = None if self._connection is None else self._connection.flow
         if flow is None:
             return False
-        return flow.survives if flow.coupled else flow.behind or listener is not self.listener
+        if flow.coupled:
+            return flow.survives and any(move.phase is not Phase.OFF for move in listener.moves)
+        return flow.behind or (flow.turns and listener is not self.listener)
 
     def standing(self, move: Move) -> tuple[bool, str] | None:
         """See `Router.standing`. None: the session does not follow the move, because it is older than its table."""

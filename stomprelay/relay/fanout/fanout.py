@@ -158,6 +158,11 @@ class Fanout:
         """See `Router.standing`. None: the session began before the move was configured."""
         return self._router.standing(move) if move in self._router.phases else None
 
+    @property
+    def turns(self) -> bool:
+        """Whether the session can `turn_to` another listener: it follows moves, or did so."""
+        return bool(self._router.phases) or not (self._router.forks or self._router.main.fans)
+
     def turn_to(self, listener: Listener) -> bool:
         """See `Router.turn_to`."""
         return self._router.turn_to(listener, self._dispatch.holds)
@@ -183,7 +188,7 @@ class Fanout:
     def to_broker(self, now: float, most: int = TURN) -> None:
         """Carry the frames that the client's leg has, at most `most` and not more than one turn's work."""
         leaves = self._client.gone or self.disconnect is not DisconnectState.NONE
-        if self._router.phases and self._router.behind and not leaves:
+        if self._router.behind and not leaves:
             self._follow(now)
         count = 0
         frames = self._client.decoder.frames()

@@ -471,6 +471,27 @@ def test_from_new_to_another() -> None:
         play.broker_gets(OVER + b"\n", at="b")
 
 
+def test_after_the_last_move() -> None:
+    """NEW becomes the listener's upstream, which has no moves any more: OLD is left; later a move can lead back to it."""
+    moving = Moving("done")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        further = next_move(moving, "new", "old")
+        moving.front = listener(further.upstream)
+        assert play.relay.behind(moving.front)
+        moving.tell()
+        assert play.brokers[0].closed
+        assert not play.relay.behind(moving.front)
+        moving.front = further
+        assert play.relay.behind(moving.front)
+        moving.to("both")
+        play.broker_welcomes(at="a")
+        play.broker_gets(AT_A + b"\n", at="a")
+        assert moving.standing() == (True, "")
+
+
 def test_not_while_something_is_at_old() -> None:
     """A subscription that no move took to NEW, a SEND without its receipt, an open transaction: OLD is not left."""
     moving = Moving("done", old=lasting("old", "a", confirm=True))
