@@ -793,7 +793,12 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
         for broker in way:
             stack.callback(broker.heal)
-        found = Scene(tmp_path, lambda facts: stack.enter_context(libraries())(facts), way)
+
+        def find(facts: LibraryFacts) -> Connect:
+            """Each client has a process of its own, where its library is in another language."""
+            return stack.enter_context(libraries())(facts)
+
+        found = Scene(tmp_path, find, way)
         stack.callback(found.close)
         found.start()
         yield found

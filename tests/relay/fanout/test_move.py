@@ -472,7 +472,7 @@ def test_from_new_to_another() -> None:
 
 
 def test_after_the_last_move() -> None:
-    """NEW becomes the listener's upstream, which has no moves any more: OLD is left; later a move can lead back to it."""
+    """NEW becomes the listener's upstream, without a move: OLD is left; a later move may lead back there."""
     moving = Moving("done")
     with moving.play as play:
         play.client_says(AT_A)
