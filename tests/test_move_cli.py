@@ -91,7 +91,7 @@ def drained() -> Drain:
         skip=True,
     )
     first, second = made.queues
-    first.moved, first.bytes, first.marked, first.repliless = 1234, 99999, 2, 1
+    first.moved, first.bytes, first.marked, first.repliless, first.shadows = 1234, 99999, 2, 1, 5
     second.refused.append(Refusal("m-1", "no: why"))
     made.unconfirmed = 3
     made.reason = "the command was interrupted"
@@ -102,6 +102,7 @@ def test_the_result_in_words() -> None:
     """By queue: what was moved, what is marked, what was left out, what was refused; and what is in doubt."""
     assert drain._lines([("tcp://old:1", drained())]) == [
         "/queue/a: 1,234 messages moved, 99,999 bytes, 2 of them marked relay-resent",
+        "  5 removed, which were copies of the phase shadow",
         "  1 without reply-to, which named a temporary queue of the old broker",
         "/queue/b: 0 messages moved, 0 bytes",
         "  refused: m-1: no: why",
@@ -128,6 +129,7 @@ def test_the_result_as_json() -> None:
         "bytes": 0,
         "marked": 0,
         "repliless": 0,
+        "shadows": 0,
         "refused": [{"message": "m-1", "reason": "no: why"}],
     }
 

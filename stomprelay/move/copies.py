@@ -28,7 +28,8 @@ class Refusal(NamedTuple):
 class Queue:
     """A queue by its clients' name, and what became of its messages. `moved`: acknowledged at OLD. `bytes`: those of
     their bodies. `marked`: copies of these with `RESENT`. `repliless`: copies of these without `reply-to`, which named
-    a temporary queue of OLD.
+    a temporary queue of OLD. `shadows`: messages that were acknowledged and not copied, because they are themselves
+    copies of a move's phase `shadow`; their originals went to another broker.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Queue:
     bytes: int = 0
     marked: int = 0
     repliless: int = 0
+    shadows: int = 0
     refused: list[Refusal] = field(default_factory=list)
 
 

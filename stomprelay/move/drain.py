@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from stomprelay.move.copies import Copy, Queue, Refusal, carried, first, spell, temporary_reply
 from stomprelay.relay.model.group import Reconnect
+from stomprelay.relay.model.move import COPY, SHADOW
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, RABBITMQ, Profile
 from stomprelay.wire import names
 from stomprelay.wire.decoder import Decoder
@@ -346,6 +347,10 @@ class Drain:
         self._first_at = min(self._first_at, now)
         if self._ended:
             return  # it stays at OLD
+        if SHADOW in (first(headers, COPY) or b""):
+            self.queues[int(number)].shadows += 1
+            self._write(End.OLD, compose(names.ACK, [(names.ID, ack)], V1_2))
+            return
         again = first(headers, names.REDELIVERED) == b"true"
         copy = Copy(self.queues[int(number)], talk.session, ack, headers, frame.payload, again)
         if talk.session > 1 and not again:

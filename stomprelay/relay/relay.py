@@ -54,7 +54,7 @@ from stomprelay.relay.link.link import (
 from stomprelay.relay.model.counters import CONNECT, SILENCE, Counters
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.move import Move
+from stomprelay.relay.model.move import Move, Phase
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.resend.resender import NotAccepted
@@ -140,11 +140,16 @@ class Relay:
         """The rate limit that keeps the relay from reading from the client; None if no limit does."""
         return None if self._connection is None else self._connection.turns.held_by
 
-    @property
-    def behind(self) -> bool:
-        """Whether the session may not have followed a move to its phase: then give it `Phased` from time to time."""
+    def behind(self, listener: Listener) -> bool:
+        """Whether the session may not have followed this listener's moves to their phases: then give it `Phased` from
+        time to time.
+        """
         flow = None if self._connection is None else self._connection.flow
-        return flow is not None and (flow.survives if flow.coupled else flow.behind)
+        if flow is None:
+            return False
+        if flow.coupled:
+            return flow.survives and any(move.phase is not Phase.OFF for move in listener.moves)
+        return flow.behind or (flow.turns and listener is not self.listener)
 
     def standing(self, move: Move) -> tuple[bool, str] | None:
         """See `Router.standing`. None: the session does not follow the move, because it is older than its table."""
@@ -661,14 +666,19 @@ class ClientConnection:
             self._waited(now)
 
     def spread(self, listener: Listener, chance: Callable[[], float]) -> bool:
-        """Give the session a flow that can follow the listener's moves, if possible now. Return whether it was."""
+        """Let the session follow the listener's moves, with another flow if it needs one, if that is possible now.
+        Return whether it was.
+        """
         flow, client = self.flow, self._client
-        if (
-            not flow.coupled
-            or not flow.parting
-            or client.state is not LegState.CONNECTED
-            or self.shutdown.begun
-        ):
+        if client.state is not LegState.CONNECTED or self.shutdown.begun:
+            return False
+        if not flow.coupled:
+            if listener is self._listener or not flow.turn_to(listener):
+                return False
+            self.session.kept.most = listener.budget
+            self._listener = listener
+            return True
+        if not flow.parting:
             return False
         if listener.upstream.groups[0] is not flow.links[0].group or len(listener.upstream.groups) > 1:
             return False  # another configuration has other brokers

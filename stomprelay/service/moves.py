@@ -182,17 +182,18 @@ class Moves(Service):
         if self._later is not None and self._later.active():
             self._later.cancel()
         until = self._runtime.seconds() + LONGEST
-        moving = {each.name: each for each in self._config.listeners if each.moves}
+        listeners = {each.name: each for each in self._config.listeners}
         while self._told and self._runtime.seconds() < until:
             session = self._told.pop()
-            if (listener := moving.get(session.relay.listener.name)) is not None:
+            listener = listeners.get(session.relay.listener.name)
+            if listener is not None and session.relay.behind(listener):
                 session.handle(Phased(listener))
         wait = 0.0
         if not self._told:
-            off = all(each.phase is Phase.OFF for each in self._config.moves.values())
-            following = () if off else self._sessions
             self._told = [
-                each for each in following if each.relay.behind and each.relay.listener.name in moving
+                each
+                for each in self._sessions
+                if (listener := listeners.get(each.relay.listener.name)) and each.relay.behind(listener)
             ]
             wait = AGAIN
         if self._told:

@@ -179,7 +179,8 @@ def drain(port: int, destination: str, due: int = 0, again: set[bytes] | None = 
     with Connection.to(port) as client:
         assert client.connect().startswith(b"CONNECTED\n")
         client.write(_send(destination, marker))
-        assert client.frame().startswith(b"RECEIPT\n")
+        answer = client.frame()
+        assert answer.startswith(b"RECEIPT\n"), answer
         client.write(f"SUBSCRIBE\ndestination:{destination}\nid:1\nack:client\n\n\0".encode())
         last = b""
         while marker not in found or len(found) <= due:

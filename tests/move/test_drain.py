@@ -266,6 +266,15 @@ def test_a_reply_to_a_temporary_queue_is_left_out() -> None:
     assert script.drain.queues[0].repliless == 1
 
 
+def test_a_copy_of_a_shadow_is_removed() -> None:
+    """Its original went to another broker: NEW would have it twice. It is acknowledged, and counted."""
+    script = Script().begins()
+    script.says(OLD, message(1, more=b"relay-copy:s1-shadow-3\n"), message(2, more=b"relay-copy:s1-4\n"))
+    assert script.sent() == [b"2"]
+    assert script.acked() == [b"a-1"]
+    assert script.drain.queues[0].shadows == 1
+
+
 def test_what_was_delivered_before_is_marked() -> None:
     """An earlier run may have given it to NEW, and may have been killed before the ACK."""
     script = Script().begins()

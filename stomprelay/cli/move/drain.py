@@ -223,6 +223,8 @@ def _lines(drains: Drains) -> list[str]:
             lines.append(
                 f"{at}: {_counted(queue.moved, 'message')} moved, {_counted(queue.bytes, 'byte')}{more}"
             )
+            if queue.shadows:
+                lines.append(f"  {queue.shadows:,} removed, which were copies of the phase shadow")
             if queue.repliless:
                 lines.append(
                     f"  {queue.repliless:,} without reply-to, which named a temporary queue of the old broker"

@@ -9,8 +9,8 @@ from typing import Final
 from stomprelay.relay.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
-from stomprelay.relay.fanout.router import COPY, SHADOW, CumulativeAck, Member, Router, Target
-from stomprelay.relay.model.move import Move
+from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
+from stomprelay.relay.model.move import COPY, SHADOW, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.session import Session, cost
@@ -309,6 +309,15 @@ class Dispatch:
     def uses(self, target: Target) -> bool:
         """Whether an open transaction of the client is at this target."""
         return any(each.used and each.target is target for each in self._placed.values())
+
+    def asked(self, target: Target, reply_to: bytes) -> None:
+        """See `Router.asked`."""
+        self._memo = None
+        self._router.asked(target, reply_to)
+
+    def holds(self, target: Target) -> bool:
+        """Whether an open transaction of the client, used or not, is at this target."""
+        return any(each.target is target for each in self._placed.values())
 
     def replace(self, target: Target) -> None:
         """Send what only this target was given, which was left out, to the target that takes its place."""

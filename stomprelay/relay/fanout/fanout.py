@@ -10,7 +10,7 @@ from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
-from stomprelay.relay.fanout.router import COPY, SHADOW, Member, Router, Target
+from stomprelay.relay.fanout.router import OTHERS, Member, Router, Target
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import (
     DISCONNECTING,
@@ -21,7 +21,7 @@ from stomprelay.relay.link.link import (
     not_to_be_had,
 )
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.move import Move
+from stomprelay.relay.model.move import COPY, SHADOW, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import THING
 from stomprelay.session.effects import Send
@@ -159,6 +159,15 @@ class Fanout:
         return self._router.standing(move) if move in self._router.phases else None
 
     @property
+    def turns(self) -> bool:
+        """Whether the session can `turn_to` another listener: it follows moves, or did so."""
+        return bool(self._router.phases) or not (self._router.forks or self._router.main.fans)
+
+    def turn_to(self, listener: Listener) -> bool:
+        """See `Router.turn_to`."""
+        return self._router.turn_to(listener, self._dispatch.holds)
+
+    @property
     def behind(self) -> bool:
         """Whether the session has to follow a move. If so, call `to_broker`, also without frames."""
         return self._router.behind
@@ -179,7 +188,7 @@ class Fanout:
     def to_broker(self, now: float, most: int = TURN) -> None:
         """Carry the frames that the client's leg has, at most `most` and not more than one turn's work."""
         leaves = self._client.gone or self.disconnect is not DisconnectState.NONE
-        if self._router.phases and self._router.behind and not leaves:
+        if self._router.behind and not leaves:
             self._follow(now)
         count = 0
         frames = self._client.decoder.frames()
@@ -258,6 +267,8 @@ class Fanout:
                     return NOTHING
                 if target.new and self._is_copy(member, frame, now):
                     return NOTHING
+                if self._router.phases:
+                    self._note_reply(target, member, frame)
                 if member.erred:
                     self.erred = False  # the broker goes on
                     member.erred = False
@@ -321,6 +332,16 @@ class Fanout:
         ]
         self._outbox.send(leg, compose(ACK, headers, leg.dialect), now)
         return True
+
+    def _note_reply(self, target: Target, member: Member, frame: Frame) -> None:
+        """Remember where the temporary queue is to which a MESSAGE wants its reply."""
+        connection = member.link.connection
+        name = frame.header(b"reply-to", connection.leg.dialect)
+        spoken = connection.bridges.to_client.spoken
+        if name is not None and spoken is not None:
+            name = spoken.to_client(name, member.session)
+        if name is not None and name.startswith(OTHERS):
+            self._dispatch.asked(target, name)
 
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener, Route
-from stomprelay.relay.model.move import Move, Phase
+from stomprelay.relay.model.move import COPY, SHADOW, Move, Phase
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import AGAIN, Resender
 from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
@@ -32,13 +32,15 @@ from stomprelay.wire.names import (
 TOPICS: Final = (b"/topic/", b"/temp-topic/", b"/exchange/", b"topic://", b"jms.topic.")
 """The beginnings of destinations that are not queues. Each is used by one product or another."""
 
-COPY: Final = b"relay-copy"
-"""A header with the same value in all copies of a SEND, so that consumers recognise copies."""
-SHADOW: Final = b"-shadow-"
-"""The middle of the value for what NEW gets in the phase `shadow`, between the session's name and a number."""
-
 _MOST_KNOWN: Final = 4096
 """How many destinations are remembered, each with its target."""
+_BROKERS: Final = (b"/remote-temp-queue/", b"/remote-temp-topic/")
+OTHERS: Final = (*_BROKERS, b"/queue/relay-temp.")
+"""The beginnings of the names that other clients' temporary queues have, at the broker that made them (the first two),
+or by a map (see `BrokerMap.private`).
+"""
+_OWN: Final = b"/temp-"
+"""Begins the names of a client's own temporary queues."""
 
 
 class CumulativeAck(NamedTuple):
@@ -328,6 +330,11 @@ class Target:
         return sum(member.link.up for member in self.members) >= self.quorum
 
     @property
+    def subscribed(self) -> bool:
+        """Whether a subscription is open there."""
+        return any(member.session.subscriptions for member in self.live)
+
+    @property
     def reachable(self) -> bool:
         """Whether at least `quorum` members are not given up."""
         return len(self.live) >= self.quorum
@@ -416,7 +423,8 @@ class Router:
     because they are new or left their broker.
 
     `phases`: how far the session has followed each move. `unsettled`: some subscriptions are not yet where they should
-    be. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD.
+    be. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD. `_replies`:
+    where temporary queues are that messages named for replies.
     """
 
     _listener: Listener
@@ -430,6 +438,7 @@ class Router:
     phases: dict[Move, Phase] = field(init=False)
     unsettled: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
+    _replies: dict[bytes, Target] = field(default_factory=dict)
     _plain: Way = field(init=False)
 
     def __post_init__(self) -> None:
@@ -459,7 +468,10 @@ class Router:
         move = None if route is None else route.move
         phase = Phase.OFF if move is None else self.phases[move]
         new = old if route is None else route.upstream
-        if phase is Phase.OFF or new is old or new.name in self.left_out:
+        asked = self._replies.get(destination)
+        if asked is not None and asked in self.targets and asked.upstream.name not in self.left_out:
+            return Way(asked, (asked,), None, move, (old, new))
+        if phase is Phase.OFF or new is old or new.name in self.left_out or destination.startswith(_BROKERS):
             target = self._open(old)
             return Way(target, (target,), None, move, (old, new))
         target = self._open(new)
@@ -467,9 +479,19 @@ class Router:
             return Way(target, (target,), None, move, (old, new))
         there = self._open(old)
         if phase is Phase.SHADOW:
-            return Way(there, (there,), target, move, (old, new))
+            return Way(
+                there, (there,), None if destination.startswith((*OTHERS, _OWN)) else target, move, (old, new)
+            )
         first, second = (target, there) if phase.sends_new else (there, target)
         return Way(first, (first, second), None, move, (old, new))
+
+    def asked(self, target: Target, reply_to: bytes) -> None:
+        """A message of this target asks for a reply to a temporary queue: that queue is there in every phase."""
+        if self._replies.get(reply_to) is not target:
+            if len(self._replies) >= _MOST_KNOWN:
+                del self._replies[next(iter(self._replies))]
+            self._replies[reply_to] = target
+            self._known.pop(reply_to, None)
 
     def _open(self, upstream: Upstream) -> Target:
         for target in self.targets:
@@ -489,6 +511,36 @@ class Router:
         """Begin each move with its first phase, because the session is older than the moves."""
         self.phases = dict.fromkeys(self.phases, Phase.OFF)
         self._weigh()
+
+    def turn_to(self, listener: Listener, uses: Callable[[Target], bool]) -> bool:
+        """Follow the moves of another listener from now on, if its own upstream is here, and nothing is at an upstream
+        that it does not have. `uses`: a transaction is open there. Return whether that was possible.
+        """
+        known = {
+            target: upstream
+            for target in self.targets
+            for upstream in listener.upstreams()
+            if upstream.groups[0] is target.upstream.groups[0]
+        }
+        main = next((each for each, upstream in known.items() if upstream is listener.upstream), None)
+        ended = [phase for move, phase in self.phases.items() if move not in listener.moves]
+        left = [each for each in self.targets if each not in known]
+        if (
+            main is None
+            or self.unsettled
+            or main.upstream.name in self.left_out
+            or not {Phase.OFF, Phase.DONE}.issuperset(ended)
+            or any(uses(each) or each.subscribed or not each.safe for each in left)
+        ):
+            return False
+        for target, upstream in known.items():
+            target.upstream = upstream
+        self._listener, self.main, self._plain = listener, main, Way(main, (main,))
+        self.phases = {move: self.phases.get(move, Phase.OFF) for move in listener.moves}
+        self._known.clear()
+        self.unsettled = True
+        self._weigh()
+        return True
 
     @property
     def behind(self) -> bool:
@@ -564,9 +616,9 @@ class Router:
 
     @property
     def idle(self) -> list[Target]:
-        """The targets of moves that are all off again."""
+        """The targets of moves that are all off again, and those that the listener does not have any more."""
         used = {each.upstream.name for each in self._listener.routes if self._phase(each) is not Phase.OFF}
-        free = [] if self.unsettled else [each for each in self.targets if each.new and each.optional]
+        free = [] if self.unsettled else [each for each in self.targets if each.optional]
         return [each for each in free if each.upstream.name not in used]
 
     def _phase(self, route: Route) -> Phase:

@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+COPY: Final = b"relay-copy"
+"""A header with the same value in all copies of a SEND, so that consumers recognise copies."""
+SHADOW: Final = b"-shadow-"
+"""The middle of the value for what NEW gets in the phase `shadow`, between the session's name and a number."""
 
 
 class Phase(Enum):

@@ -37,10 +37,13 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]
 class StompPy:
     """A connection of stomp.py; it sends STOMP instead of CONNECT in 1.1 and 1.2.
 
-    `heart_beats`: milliseconds, what it offers and wants; it gives up a peer whose beats fail to come.
+    `heart_beats`: milliseconds, what it offers and wants; it gives up a peer whose beats fail to come. `more`: further
+    headers of its CONNECT. `patience`: how many seconds it waits for a frame.
     """
 
     heart_beats = (0, 0)
+    more: Mapping[str, str] = {}
+    patience = PATIENCE
 
     def connect(self, port: int, version: str, login: str, passcode: str) -> Frame:
         self._version = version
@@ -54,7 +57,7 @@ class StompPy:
         )
         self._listener = _Listener()
         self._connection.set_listener("test", self._listener)
-        self._connection.connect(login, passcode)
+        self._connection.connect(login, passcode, headers=dict(self.more))
         return self.receive()
 
     def _made(self, version: str) -> Callable[..., Any]:
@@ -91,7 +94,7 @@ class StompPy:
 
     def receive(self) -> Frame:
         try:
-            frame = self._listener.frames.get(timeout=PATIENCE)
+            frame = self._listener.frames.get(timeout=self.patience)
         except queue.Empty:
             raise TimeoutError("stomp.py: nothing received") from None
         if frame is None:

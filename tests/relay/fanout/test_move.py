@@ -10,7 +10,7 @@ from stomprelay.relay.model.move import Move, Phase
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import listener
-from tests.relay.frames import message, receipt, send, tell
+from tests.relay.frames import header, message, receipt, send, tell
 from tests.relay.several import begun, lasting, plain
 
 AT_A = tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual")
@@ -495,3 +495,150 @@ def test_a_transaction_of_a_session_with_one_link() -> None:
         play.client_says(send(b"2"))
         play.broker_welcomes(at="b")
         play.broker_gets(send(b"2"), at="b")
+
+
+# The next move
+
+
+def next_move(moving: Moving, old: str, new: str, *kept: Route) -> Listener:
+    """The listener after a reload: its own upstream is OLD, and another move leads from there to NEW."""
+    upstreams = {each.upstream.name: each.upstream for each in moving.front.routes}
+    upstreams["old"] = moving.front.upstream
+    moving.move = Move("further")
+    route = Route(Match.PREFIX, "/queue/", upstreams.get(new) or lasting(new, "c"), moving.move)
+    return listener(upstreams[old], routes=(*kept, route))
+
+
+def test_from_new_to_another() -> None:
+    """NEW becomes the listener's upstream: the session leaves OLD, and follows the next move."""
+    moving = Moving("done")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        moving.front = next_move(moving, "new", "third")
+        moving.tell()
+        assert play.brokers[0].closed
+        assert moving.standing() == (True, "")
+        moving.to("both")
+        play.broker_welcomes(at="c")
+        play.broker_gets(AT_A + b"\n", at="c")
+        play.client_tells_broker(send(b"1"), at="b")
+        moving.to("new")
+        play.client_tells_broker(send(b"2"), at="c")
+        play.broker_tells_client(message(b"1", message_id="b1", ack="b1"), at="b")
+        play.client_tells_broker(tell(b"ACK", id="b1"), at="b")
+        moving.to("done")
+        play.broker_gets(OVER + b"\n", at="b")
+
+
+def test_after_the_last_move() -> None:
+    """NEW becomes the listener's upstream, without a move: OLD is left; a later move may lead back there."""
+    moving = Moving("done")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        further = next_move(moving, "new", "old")
+        moving.front = listener(further.upstream)
+        assert play.relay.behind(moving.front)
+        moving.tell()
+        assert play.brokers[0].closed
+        assert not play.relay.behind(moving.front)
+        moving.front = further
+        assert play.relay.behind(moving.front)
+        moving.to("both")
+        play.broker_welcomes(at="a")
+        play.broker_gets(AT_A + b"\n", at="a")
+        assert moving.standing() == (True, "")
+
+
+def test_not_while_something_is_at_old() -> None:
+    """A subscription that no move took to NEW, a SEND without its receipt, an open transaction: OLD is not left."""
+    moving = Moving("done", old=lasting("old", "a", confirm=True))
+    elsewhere = AT_A.replace(b"/queue/a", b"/queue/z")
+    with moving.play as play:
+        play.client_tells_broker(elsewhere, at="a")
+        play.client_says(send(b"1"))
+        play.broker_welcomes(at="b")
+        moving.front = next_move(moving, "new", "third")
+        moving.tell()
+        assert moving.standing() is None
+        play.client_tells_broker(OVER + tell(b"BEGIN", transaction="t"), at="a")
+        moving.tell()
+        assert moving.standing() is None
+        play.client_tells_broker(tell(b"ABORT", transaction="t"), at="a")
+        play.client_says(send(b"2", b"/queue/z"))
+        moving.tell()
+        assert moving.standing() is None
+        play.broker_says(receipt(header(play.broker_reads(at="a"), b"receipt").decode()), at="a")
+        moving.tell()
+        assert play.brokers[0].closed
+        assert moving.standing() == (True, "")
+        play.broker_gets(send(b"1"), at="b")
+
+
+def test_another_move_beside() -> None:
+    """A move that is configured while another one is under way: the session follows both."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        play.broker_gets(AT_A + b"\n", at="a")
+        first = moving.move
+        moving.front = next_move(moving, "old", "new", *moving.front.routes)
+        moving.to("new")
+        play.client_tells_broker(send(b"1", b"/queue/z"), at="b")
+        play.client_tells_broker(send(b"2"), at="b")
+        assert play.relay.standing(first) == moving.standing() == (True, "")
+
+
+# Temporary queues
+
+
+def asks(reply_to: str, at: str) -> bytes:
+    """A request that wants its reply there."""
+    return message(b"", message_id=f"{at}1", ack=f"{at}1", reply_to=reply_to)
+
+
+@pytest.mark.parametrize("phase", ["shadow", "both", "new", "done"])
+def test_a_reply_to_a_queue_of_the_old_broker(phase: str) -> None:
+    """It goes to OLD in each phase, without a copy: NEW would answer ERROR, and the move would stop."""
+    moving = Moving(phase)
+    place = b"/remote-temp-queue/ID:1:2"
+    moving.front = listener(moving.front.upstream, routes=(everything(moving),))
+    with begun(moving.front, b"1.2", "a") as play:
+        play.client_says(send(b"0"))
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.client_tells_broker(send(b"1", place), at="a")
+
+
+@pytest.mark.parametrize("at", "ab")
+@pytest.mark.parametrize("phase", ["both", "new"])
+def test_a_reply_goes_where_the_request_came_from(phase: str, at: str) -> None:
+    """The queue that the relay made for the asker is there, also if the asker stays at OLD; NEW can be left behind."""
+    moving = Moving(phase)
+    moving.front = listener(moving.front.upstream, routes=(everything(moving),))
+    with begun(moving.front, b"1.2", "a") as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        reply_to = "/queue/relay-temp.s1.me"
+        play.broker_tells_client(asks(reply_to, at), at=at)
+        play.client_tells_broker(send(b"1", reply_to.encode()), at=at)
+        moving.play = play
+        moving.to("both" if phase == "new" else "new")
+        play.client_tells_broker(send(b"2", reply_to.encode()), at=at)
+        other = "b" if at == "a" else "a"
+        play.broker_tells_client(asks(reply_to, other), at=other)
+        play.client_tells_broker(send(b"3", reply_to.encode()), at=other)
+
+
+def everything(moving: Moving) -> Route:
+    """The route of this move, for all destinations."""
+    [route] = moving.front.routes
+    return Route(Match.PREFIX, "/", route.upstream, moving.move)
