@@ -117,7 +117,7 @@ def test_who_stays(file: Path) -> None:
     row = shown(harness)
     assert (row["staying"], row["waiting"]) == (1, 0)
     [(session, reason)] = row["stays"]
-    assert (session[:6], reason) == ("relay-", "it answered CONNECT with ERROR")
+    assert (session[:6], reason) == ("relay-", "it answered CONNECT with ERROR: Access refused")
     assert "1 staying at OLD" in posted(harness, move="orders", phase="next").text
     assert posted(harness, move="orders", phase="new").status == 200
 
