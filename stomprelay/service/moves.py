@@ -14,6 +14,7 @@ from stomprelay.relay.model.move import Move, Phase
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
+from stomprelay.wire.errors import visible
 
 _log: Final = logger()
 
@@ -102,7 +103,7 @@ class MoveRow(NamedTuple):
 
 class Moves(Service):
     """The moves in a configuration. Their phases are read from its `moves_file`. Raises `ConfigError`. `writes`: this
-    process writes the file. `clock`: ns since 1970.
+    process writes the file. `clock`: ns since 1970. `tell` gets a notice when a move is stopped here, see `Inherited`.
     """
 
     def __init__(
@@ -113,11 +114,13 @@ class Moves(Service):
         clock: Callable[[], int],
         *,
         writes: bool,
+        tell: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         self._sessions = sessions
         self._runtime = runtime
         self._clock = clock
         self._writes = writes
+        self._tell_parent = tell
         self._config = config
         self._told: list[RelayDriver] = []
         self._later: Any = None
@@ -139,6 +142,7 @@ class Moves(Service):
         known = set() if config is self._config else set(self._config.moves.values())
         self._config = config
         for name, move in config.moves.items():
+            move.announce = self._stopped
             if move not in known and name in phases:
                 move.enter(*phases[name])
 
@@ -165,12 +169,30 @@ class Moves(Service):
         except (OSError, ConfigError) as error:
             raise NotNow(f"{path}: the phase cannot be written: {error}") from None
 
-    def enter(self, name: str, phase: Phase, since: float) -> None:
-        """Begin a phase that began at that time in the whole relay. If it has begun here before, nothing changes."""
+    def enter(self, name: str, phase: Phase, since: float, stopped: str = "") -> None:
+        """Begin a phase that began at that time in the whole relay, unless it has begun here before; see `stop`."""
         move = self._config.moves.get(name)
         if move is not None and (move.phase, move.since) != (phase, since):
             move.enter(phase, since)
             self.tell()
+        self.stop(name, since, stopped)
+
+    def stop(self, name: str, since: float, reason: str) -> None:
+        """Stop the phase that began at that time, because it goes wrong in another process. No reason: it does not."""
+        move = self._config.moves.get(name)
+        if move is not None and move.since == since:
+            move.stopped = move.stopped or reason
+
+    def _stopped(self, move: Move) -> None:
+        """A session stopped a move: log it, and let the other processes stop it."""
+        _log.warn(
+            "move {name} is stopped in {phase}: {reason}",
+            name=move.name,
+            phase=move.phase.value,
+            reason=visible(move.stopped),
+        )
+        if self._tell_parent is not None:
+            self._tell_parent([f"STOPPED={json.dumps([move.name, move.since, move.stopped])}"])
 
     def tell(self) -> None:
         """Tell all sessions to follow."""

@@ -1,5 +1,6 @@
 """All workers as one relay: sums of their figures, and commands to all of them."""
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -46,9 +47,9 @@ class Crew:
         )
 
     @property
-    def _phases(self) -> list[tuple[str, str, str, float]]:
-        """Return the orders by which a worker has each move in its phase."""
-        return [("move", each.name, each.phase, each.since) for each in self.state.moves.rows()]
+    def _phases(self) -> list[tuple[str, str, str, float, str]]:
+        """Return the orders by which a worker has each move in its phase, and stopped or not."""
+        return [("move", each.name, each.phase, each.since, each.stopped) for each in self.state.moves.rows()]
 
     @property
     def serving(self) -> int:
@@ -199,6 +200,11 @@ class Crew:
         """Begin a phase of a move, in all workers. Raises `NotNow`."""
         self.state.moves.order(name, phase)
         return self._tell(*self._phases)
+
+    def stopped(self, said: str) -> None:
+        """Stop a move in all workers: it goes wrong in one of them, which said so in its notice."""
+        self.state.moves.stop(*json.loads(said))
+        _ = self._tell(*self._phases)
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Make all workers take these brokers out of service."""
