@@ -60,6 +60,11 @@ class MoveRow(NamedTuple):
         """How many sessions have not followed yet, but will."""
         return self.sessions - self.followed - self.staying - self.older
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The row as it is in JSON."""
+        return {**self._asdict(), "waiting": self.waiting}
+
     def plus(self, other: "MoveRow") -> "MoveRow":
         """Return the sum of this row and that of the same move in another process."""
         return self._replace(
@@ -99,6 +104,15 @@ class MoveRow(NamedTuple):
                 f"`stomprelay move to {self.name} {phase.value}` does not wait for them"
             )
         return phase
+
+
+def summed(own: Iterable[MoveRow], others: Iterable[MoveRow]) -> tuple[MoveRow, ...]:
+    """Return the moves of `own`, each with the sums of its rows in other processes."""
+    rows = {row.name: row for row in own}
+    for each in others:
+        if each.name in rows:
+            rows[each.name] = rows[each.name].plus(each)
+    return tuple(rows.values())
 
 
 class Moves(Service):
@@ -228,7 +242,7 @@ class Moves(Service):
 
     # What is shown
 
-    def rows(self) -> list[MoveRow]:
+    def rows(self) -> tuple[MoveRow, ...]:
         """Return the moves, with the sessions of this process."""
         rows = []
         for name, move in self._config.moves.items():
@@ -242,7 +256,7 @@ class Moves(Service):
             rows.append(
                 self._row(name, move, f"{route.match.value} {route.pattern}", route.upstream.name, listeners)
             )
-        return rows
+        return tuple(rows)
 
     def _row(self, name: str, move: Move, pattern: str, to: str, listeners: set[str]) -> MoveRow:
         count = followed = older = 0

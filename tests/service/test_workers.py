@@ -620,7 +620,8 @@ def test_a_move_that_one_worker_stops(reactor: ProcessReactor, worker: Worker, l
     states = [each.service.state for each in harnesses]
     crew = Crew(states[0])
     crew.workers += [Asked(number, crew.changed, states[number]) for number in (1, 2)]
-    _ = [state.moves.enter("orders", Phase.SHADOW, 2.0) for state in states]
+    for state in states:
+        state.moves.enter("orders", Phase.SHADOW, 2.0)
     own, one, two = (each.config.moves["orders"] for each in harnesses)
     notices: list[str] = []
     states[1].moves._tell_parent = notices.extend
@@ -639,6 +640,7 @@ def test_a_move_that_one_worker_stops(reactor: ProcessReactor, worker: Worker, l
     crew.changed(crew.workers[1])
     [row] = late.service.state.moves.rows()
     assert (row.since, row.stopped) == (3.0, "it is full")
+    assert total(crew).moves == result(crew.moves()) == states[0].moves.rows()
 
 
 def test_what_passes_at_each_worker(crew: Crew) -> None:

@@ -17,6 +17,7 @@ from stomprelay.service.brokers import ConfiguredBroker
 from stomprelay.service.connection.relay_driver import SessionInfo
 from stomprelay.service.log import logger
 from stomprelay.service.moves import MoveRow
+from stomprelay.service.moves import summed as summed_moves
 from stomprelay.service.process import Reloads
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers.worker import Worker
@@ -182,17 +183,14 @@ class Crew:
         self.state.sessions.drain(draining)
         return self._tell(("drain", draining))
 
-    def moves(self) -> Deferred[list[MoveRow]]:
+    def moves(self) -> Deferred[tuple[MoveRow, ...]]:
         """Return the moves with the sessions of all workers. Fails with `Unavailable` if a worker does not answer."""
 
-        def added(answers: list[Any], silent: list[str]) -> list[MoveRow]:
+        def added(answers: list[Any], silent: list[str]) -> tuple[MoveRow, ...]:
             if silent:
                 raise Unavailable(f"{' and '.join(silent)} does not answer")
-            rows = {row.name: row for row in self.state.moves.rows()}
-            for each in (MoveRow(*values) for answer in answers for values in answer):
-                if each.name in rows:
-                    rows[each.name] = rows[each.name].plus(each)
-            return [*rows.values()]
+            others = (MoveRow(*values) for answer in answers for values in answer)
+            return summed_moves(self.state.moves.rows(), others)
 
         return self._ask_all(added, "moves")
 
