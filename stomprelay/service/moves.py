@@ -38,7 +38,8 @@ class NotNow(Exception):
 class MoveRow(NamedTuple):
     """A move, as it is shown. `to`: the upstream NEW. `since`: see `Move`. `sessions`: those of its listeners.
     `followed`: how many of them have followed it to this phase. `staying`: how many stay at OLD, because NEW cannot be
-    had; `stays` has some of them by name, each with the reason. `older`: how many are older than its table.
+    had; `stays` has some of them by name, each with the reason. `older`: how many are older than its table. `old`: the
+    upstream OLD; by routes there may be several.
     """
 
     name: str
@@ -54,6 +55,7 @@ class MoveRow(NamedTuple):
     copied: int
     failed: int
     stopped: str
+    old: str = ""
 
     @property
     def waiting(self) -> int:
@@ -244,21 +246,16 @@ class Moves(Service):
 
     def rows(self) -> tuple[MoveRow, ...]:
         """Return the moves, with the sessions of this process."""
-        rows = []
-        for name, move in self._config.moves.items():
-            routes = [
-                (listener.name, route)
-                for listener in self._config.listeners
-                for route in listener.routes
-                if route.move is move
-            ]
-            listeners, route = {listener for listener, _ in routes}, routes[0][1]
-            rows.append(
-                self._row(name, move, f"{route.match.value} {route.pattern}", route.upstream.name, listeners)
-            )
-        return tuple(rows)
+        return tuple([self._row(name, move) for name, move in self._config.moves.items()])
 
-    def _row(self, name: str, move: Move, pattern: str, to: str, listeners: set[str]) -> MoveRow:
+    def _row(self, name: str, move: Move) -> MoveRow:
+        moving = [each for each in self._config.listeners if move in each.moves]
+        listeners = {each.name for each in moving}
+        route = next(each for each in moving[0].routes if each.move is move)
+        ways = [each.upstream for each in moving]
+        ways += [each.upstream for one in moving for each in one.routes if each.move is None]
+        old = " or ".join(dict.fromkeys([each.name for each in ways if each is not route.upstream]))
+        pattern = f"{route.match.value} {route.pattern}"
         count = followed = older = 0
         stays: list[tuple[str, str]] = []
         for session in self._sessions:
@@ -273,10 +270,10 @@ class Moves(Service):
                 stays.append((session.name, standing[1]))
             else:
                 followed += standing[0]
-        counts = count, followed, len(stays), older, stays[:SHOWN]
         return MoveRow(
-            name, pattern, to, move.phase.value, move.since, *counts, move.copied, move.failed, move.stopped
-        )
+            name, pattern, route.upstream.name, move.phase.value, move.since, count, followed, len(stays), older,
+            stays[:SHOWN], move.copied, move.failed, move.stopped, old,
+        )  # fmt: skip
 
 
 def _said(phases: Phases) -> dict[str, Any]:

@@ -132,8 +132,7 @@ def _collected(taken: Snapshot, ready: bool) -> Iterator[Metric]:
     if taken.journal is not None:
         yield from _journal(taken.journal)
     yield from _brokers(taken.brokers)
-    if taken.moves:
-        yield from _moves(taken.moves)
+    yield from _moves(taken.moves)
     yield from _destinations(taken.top)
     yield from _processes(taken.workers)
 

@@ -322,7 +322,7 @@ function showMoves(data) {
     const button = (text, way, phase) => (may && phase ? { text, what: `${each.name} to ${phase}`, act: () => move(each, way, phase) } : null);
     const since = each.since ? `for ${duration(data.time - each.since)}, since ${new Date(each.since * 1000).toLocaleString("en-GB")}` : "";
     const parts = ["followed", "waiting", "staying", "older"].map((name) => [name, each[name]]);
-    return { key: each.name, cells: [[each.name, `${each.pattern}, to ${each.to}`], [each.phase, since], state,
+    return { key: each.name, cells: [[each.name, `${each.pattern}, from ${each.old} to ${each.to}`], [each.phase, since], state,
       [parts, `${count(each.followed)} of ${count(each.sessions)}`, `${count(each.waiting)} waiting, ${count(each.staying)} staying, ${count(each.older)} older`],
       count(each.copied), count(each.failed), button("Back", "back", phases[at - 1]), button("Next", "next", each.stopped ? null : phases[at + 1])] };
   }));
