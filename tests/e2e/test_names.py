@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.brokers import Broker
+from tests.e2e.brokers import Artemis, Broker
 from tests.e2e.fleet import Fleet, fleet, nodes
 from tests.e2e.load import drain
 from tests.e2e.raw import body, headers
@@ -76,3 +76,19 @@ def test_replies_to_what_is_temporary(
         for reply in [one.message() for _ in names]:
             id = headers(reply)[b"subscription"].decode()
             assert (headers(reply)[b"destination"], body(reply)) == (names.pop(id).encode(), id.encode())
+
+
+def test_probes_fill_a_queue(tmp_path: Path, artemis: Artemis, queue: str) -> None:
+    """Artemis as it is shipped would drop the message of a probe, and send its receipt."""
+    upstream = f'''uri = "failover:(tcp://127.0.0.1:{artemis.shipped_port})"
+login = "guest"
+passcode = "guest"
+[upstream.main.health]
+probe = 0.1
+destination = "{queue}"
+'''
+    with served(tmp_path, upstream) as running:
+        running.wait_until(lambda: running.admin.told("/brokers")["brokers"][0]["state"] == "up")
+        with Talker.at(running.port) as client:
+            client.subscribe(queue, "1")
+            assert headers(client.message())[b"destination-type"] == b"ANYCAST"

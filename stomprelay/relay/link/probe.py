@@ -143,7 +143,11 @@ class Probe:
         if destination is None:
             self._succeed()
             return
-        head = self.leg.dialect.write([(DESTINATION, destination.encode()), (RECEIPT_HEADER, _ASKED)])
+        place, spoken = destination.encode(), self._upstream.map.at(product.name)
+        added = (
+            () if spoken is None else spoken.added(SEND, place)
+        )  # without them Artemis drops what nobody reads
+        head = self.leg.dialect.write([*added, (DESTINATION, place), (RECEIPT_HEADER, _ASKED)])
         self._outbox.put(Send(self.leg, b"%b\n%b\n\0" % (SEND, head)))
 
     def _deny(self, frame: Frame, now: float) -> None:
