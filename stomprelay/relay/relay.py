@@ -45,6 +45,7 @@ from stomprelay.relay.link.link import (
     LOST,
     STRANGE,
     Accepted,
+    Denied,
     DisconnectState,
     Ended,
     Handshake,
@@ -758,9 +759,8 @@ class ClientConnection:
             case Accepted() as accepted:
                 self._accepted(link, accepted, now)
                 return
-            case bytes() as error:
-                reason = "answered CONNECT with ERROR"
-                self._outbox.put(fault(Event.REFUSED, asked, link.upstream, reason, detail=False))
+            case Denied() as error:
+                self._outbox.put(fault(Event.REFUSED, asked, link.upstream, error.reason, detail=False))
                 told = self.flow.denied(link, error, now)
                 if told is not None:
                     self.session.counters["errors_passed"] += 1

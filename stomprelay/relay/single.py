@@ -10,7 +10,15 @@ from stomprelay.relay.bridge import Bridges, Tracer, to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, give_receipts
 from stomprelay.relay.guard import Guard
-from stomprelay.relay.link.link import GOODBYE, Connected, DisconnectState, Link, broker_lost, not_to_be_had
+from stomprelay.relay.link.link import (
+    GOODBYE,
+    Connected,
+    Denied,
+    DisconnectState,
+    Link,
+    broker_lost,
+    not_to_be_had,
+)
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
 from stomprelay.session.leg import Leg, LegState
@@ -444,9 +452,9 @@ class Single:
         """Raise the `StompError` with which the session ends, because its only link found no broker."""
         raise not_to_be_had(link, self.disconnect_receipt)
 
-    def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
+    def denied(self, link: Link, error: Denied, now: float) -> bytes | None:
         """Return the broker's ERROR, because the client gets it unchanged."""
-        return error
+        return error.wire
 
     def unanswered(self) -> list[Link]:
         """Return the link if it has a broker, which it may be leaving; otherwise no link."""

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
 from itertools import islice
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Literal
 
 from stomprelay.relay.bridge import ACKNOWLEDGED, Tracer
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted
+from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted, words
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import OTHERS, Member, Router, Target
@@ -15,6 +15,7 @@ from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import (
     DISCONNECTING,
     GOODBYE,
+    Denied,
     DisconnectState,
     Link,
     broker_lost,
@@ -38,16 +39,12 @@ from stomprelay.wire.names import (
     ERROR,
     ID,
     MESSAGE,
-    MESSAGE_HEADER,
     RECEIPT,
     RECEIPT_HEADER,
     RECEIPT_ID,
     SUBSCRIPTION,
 )
 from stomprelay.wire.run import Run
-
-_SHOWN: Final = 200
-"""How many bytes of an ERROR's message are quoted."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -373,7 +370,7 @@ class Fanout:
             return False
         member.resender.refused(receipt)
         member.answered(receipt or b"")
-        text = (frame.header(MESSAGE_HEADER, leg.dialect) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
+        text = words(frame, leg.dialect)
         reason = f"it answered ERROR: {text}" if text else "it answered ERROR"
         self._router.fault(target, reason)
         if target.optional and self._left_out(target, reason, now):
@@ -466,19 +463,20 @@ class Fanout:
         self._quorum.give_up(target, member, link.reason, now)
         self._go_on(now)
 
-    def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
+    def denied(self, link: Link, error: Denied, now: float) -> bytes | None:
         """Return the ERROR with which a broker refused CONNECT, or None if others are enough. May raise `Refused`."""
         target, member = self._places[link]
-        if self._left_out(target, "it answered CONNECT with ERROR", now):
+        reason = f"it {error.reason}"
+        if self._left_out(target, reason, now):
             self._go_on(now)
             return None
         try:
-            self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
+            self._quorum.give_up(target, member, reason, now)
             self._go_on(now)
         except StompError:
             if self.flowing and target.fans:
                 raise
-            return error
+            return error.wire
         return None
 
     def waits(self, link: Link) -> bool:

@@ -191,8 +191,11 @@ class Private(NamedTuple):
 
 _QUEUE: Final = b"/queue/"
 _OWN: Final = b"relay-temp."
-"""Begins the names of private queues, behind the prefix; then come the session, a full stop, and the client's name."""
-_TEMPORARY: Final = re.compile(rb"/temp-(?:queue|topic)/(.+)", re.DOTALL)
+"""Begins the names of private queues, behind the prefix; then come the session, the kind of the client's place, a full
+stop, and the client's name.
+"""
+_KINDS: Final = {b"queue": b"", b"topic": b"-topic"}
+_TEMPORARY: Final = re.compile(rb"/temp-(queue|topic)/(.+)", re.DOTALL)
 _FOREIGN: Final = re.compile(rb"/(?:queue|amq/queue|reply-queue)/relay-temp\.(.+)", re.DOTALL)
 
 PRIVATE: Final = {
@@ -242,7 +245,7 @@ class BrokerMap:
             prefix = private.reads if command in _SUBSCRIBING else private.sends
             own = _TEMPORARY.fullmatch(name)
             if own is not None:
-                return b"%b%b%b.%b" % (prefix, _OWN, session.name, own[1])
+                return b"%b%b%b%b.%b" % (prefix, _OWN, session.name, _KINDS[own[1]], own[2])
             if _OWN in name and command is SUBSCRIBE:
                 raise Refused("a private queue is read by its owner only", "it is", quoted=name)
             if name.startswith(_QUEUE + _OWN):
@@ -254,11 +257,11 @@ class BrokerMap:
         if self.private is not None:
             found = _FOREIGN.fullmatch(name)
             if found is not None:
-                owner = session.name + b"."
-                own = found[1].startswith(owner)
-                return (
-                    b"/temp-queue/" + found[1][len(owner) :] if own else b"%b%b%b" % (_QUEUE, _OWN, found[1])
-                )
+                for kind, mark in _KINDS.items():
+                    owner = b"%b%b." % (session.name, mark)
+                    if found[1].startswith(owner):
+                        return b"/temp-%b/%b" % (kind, found[1][len(owner) :])
+                return b"%b%b%b" % (_QUEUE, _OWN, found[1])
         return self.names.to_client(name)
 
     def own(self, name: bytes) -> bool:
@@ -467,21 +470,19 @@ _VIRTUAL: Final = {
 
 
 _ROUTE: Final = b"destination-type"
-_ROUTED: Final[dict[str | None, tuple[bytes, bytes]]] = {
-    None: (rb"/(?:queue|temp-queue)/.+", rb"/(?:topic|temp-topic)/.+"),
-    # A name without a prefix is a queue.
-    **dict.fromkeys((ACTIVEMQ, RABBITMQ), (rb"(?!/(?:temp-)?topic/).+", rb"/(?:topic|temp-topic)/.+")),
-}
 
 
-def _routing(clients: str | None) -> tuple[Addition, ...]:
+def _routing(clients: str | None, *, private: bool) -> tuple[Addition, ...]:
     """Return the headers with which Artemis routes by prefix. Without them it sends a message of a queue to every
-    consumer, and drops it if there is none.
+    consumer, and drops it if there is none. `private`: what is temporary is a queue.
     """
-    queues, topics = _ROUTED.get(clients, _ROUTED[None])
+    kinds = b"queue|temp-queue|temp-topic" if private else b"queue|temp-queue"
+    topics = b"/topic/" if private else b"/(?:topic|temp-topic)/"
+    # A name without a prefix is a queue of ACTIVEMQ and of RABBITMQ.
+    queues = b"(?!%b)" % topics if clients in (ACTIVEMQ, RABBITMQ) else b"/(?:%b)/" % kinds
     return tuple(
-        Addition((command,), re.compile(pattern, re.DOTALL), header, value)
-        for pattern, value in ((queues, b"ANYCAST"), (topics, b"MULTICAST"))
+        Addition((command,), re.compile(b"%b.+" % places, re.DOTALL), header, value)
+        for places, value in ((queues, b"ANYCAST"), (topics, b"MULTICAST"))
         for command, header in ((SEND, _ROUTE), (SUBSCRIBE, b"subscription-type"))
     )
 
@@ -536,7 +537,7 @@ class MapSettings:
             NameMap(tuple(names)),
             tuple(changed),
             tuple(_reversed(changed)),
-            (*added, *(_routing(clients) if product == ARTEMIS and self.route else ())),
+            (*added, *(_routing(clients, private=temporary) if product == ARTEMIS and self.route else ())),
             tuple(lacks),
             self.nack.get(product) or (clients and _EXACT.get((clients, product), REFUSE)),
             PRIVATE.get(product) if temporary else None,

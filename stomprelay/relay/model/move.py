@@ -1,5 +1,6 @@
 """A move of destinations from one upstream to another, in phases."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -56,7 +57,8 @@ class Move:
     """A move, as all sessions of a process share it. Sessions follow `phase` one by one, each phase in turn.
 
     `since`: when the phase began, in seconds since 1970. `copied`: SENDs that NEW got a copy of in this phase.
-    `failed`: copies that failed, and errors of NEW. `stopped`: why the phase goes wrong; "" if it does not.
+    `failed`: copies that failed, and errors of NEW. `stopped`: why the phase goes wrong; "" if it does not. `announce`
+    is called when a session stops the phase.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Move:
     copied: int = 0
     failed: int = 0
     stopped: str = ""
+    announce: Callable[["Move"], None] | None = None
 
     def enter(self, phase: Phase, since: float) -> None:
         """Begin a phase. Then tell all sessions by the input `Phased`."""
@@ -75,4 +78,7 @@ class Move:
     def fault(self, reason: str, count: int = 1) -> None:
         """Count something that went wrong at NEW. With a reason, the phase is `stopped`; the first reason is kept."""
         self.failed += count
-        self.stopped = self.stopped or reason
+        if reason and not self.stopped:
+            self.stopped = reason
+            if self.announce is not None:
+                self.announce(self)

@@ -317,7 +317,7 @@ def test_new_refuses(phase: str) -> None:
         else:
             play.client_gets(receipt("s"))
         play.broker_tells_client(receipt("r"), at="a")
-        assert moving.standing() == (True, "it answered CONNECT with ERROR")
+        assert moving.standing() == (True, "it answered CONNECT with ERROR: Access refused")
         assert not moving.move.stopped
         play.client_tells_broker(send(b"2"), at="a")
         play.client_tells_broker(END, at="a")
