@@ -90,6 +90,23 @@ SAID = [
             "auto-delete:false",
         ],
     ),
+    # switches that are off, and transformations that no product knows
+    (
+        A,
+        R,
+        "SUBSCRIBE",
+        ["activemq.noLocal:false", "browser:false"],
+        ["activemq.noLocal:false", "browser:false"],
+    ),
+    (A, R, "SEND", ["transformation:own"], ["transformation:own"]),
+    (R, A, "SUBSCRIBE", ["destination:/topic/a", "durable:false"], ["destination:/topic/a", "durable:false"]),
+    (
+        R,
+        A,
+        "SUBSCRIBE",
+        ["x-queue-type:quorum", "exclusive:False"],
+        ["x-queue-type:quorum", "exclusive:False"],
+    ),
     # groups and delays
     (A, J, "SEND", ["JMSXGroupID:g"], ["JMSXGroupID:g", "destination-type:ANYCAST"]),
     # consumers
@@ -144,6 +161,13 @@ REFUSED = [
     (R, J, "SEND", ["reply-to:/temp-queue/me"], "reply-subscriptions"),
     (A, R, "SEND", ["reply-to:/remote-temp-queue/ID"], "foreign-replies"),
     (A, R, "SEND", ["reply-to:some/thing"], "foreign-replies"),
+    (A, R, "SEND", ["transformation:jms-map-json"], "transformations"),
+    (A, J, "SUBSCRIBE", ["transformation:jms-xml"], "transformations"),
+    (A, J, "SUBSCRIBE", ["destination:/topic/ActiveMQ.Advisory.Connection"], "advisories"),
+    (A, R, "SEND", ["destination:/queue/amq.q"], "reserved-names"),
+    (J, R, "SUBSCRIBE", ["destination:/queue/amq.q"], "reserved-names"),
+    (R, A, "SUBSCRIBE", ["destination:/topic/a", "persistent:True"], "durable-subscriptions"),
+    (R, A, "SEND", ["x-queue-type:stream"], "queue-arguments"),
     (J, A, "UNSUBSCRIBE", ["durable-subscription-name:s"], "durable-subscriptions"),
     (A, J, "SUBSCRIBE", ["activemq.exclusive:true"], "exclusive-consumers"),
     (A, J, "SUBSCRIBE", ["browser:true"], "browsers"),

@@ -17,6 +17,7 @@ from stomprelay.relay.model.features import (
     PLACES,
     PRODUCTS,
     RABBITMQ,
+    TRUE,
     Unit,
     ready_names,
 )
@@ -563,10 +564,12 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
         elif feature.name in ignore:
             rows.append(HeaderRow(feature.commands, ours.name, ours.name, LEFT_OUT))
         elif feature.name != DURABLE:
-            lacks.append(Lack(feature.commands, feature.name, feature.why, ours.name))
+            lacks.append(Lack(feature.commands, feature.name, feature.why, ours.name, values=feature.values))
     if clients == RABBITMQ and DURABLE not in ignore:
         why = "the broker knows a subscription by client-id and name"
-        lacks.append(Lack((SUBSCRIBE,), DURABLE, why, b"durable", _TOPICS))
+        lacks += [
+            Lack((SUBSCRIBE,), DURABLE, why, each, _TOPICS, TRUE) for each in (b"durable", b"persistent")
+        ]
     if clients == RABBITMQ and SUBSCRIBED not in ignore:
         why = "the broker delivers replies to subscribers alone"
         lacks.append(Lack((SEND,), SUBSCRIBED, why, PLACED[1], values=_TEMPORARY))
