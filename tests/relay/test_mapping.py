@@ -296,27 +296,33 @@ def test_routing_at_artemis(cut: Cut) -> None:
         )
 
 
+@pytest.mark.parametrize("kind", ["queue", "topic"])
 @pytest.mark.parametrize("broker", [J, R])
-def test_temporary_queues(broker: str) -> None:
-    """The relay makes them: with a name of the session's own, which the client does not see, and others cannot read."""
-    reads, sends = b"/queue/relay-temp.relay-session.me", b"/queue/relay-temp.relay-session.me"
+def test_temporary_queues(broker: str, kind: str) -> None:
+    """The relay makes them: with a name of the session's own, which the client does not see, and others cannot read.
+    Temporary topics are queues, too, with names of their own.
+    """
+    mine, me = {"queue": b".", "topic": b"-"}[kind], f"/temp-{kind}/me"
+    reads = sends = b"/queue/relay-temp.relay-session%bme" % mine
     if broker == R:
         sends = b"/amq" + sends
     with moved(A, broker) as play:
-        play.client_says(frame("SUBSCRIBE", "destination:/temp-queue/me"))
+        play.client_says(frame("SUBSCRIBE", f"destination:{me}"))
         read = play.broker_reads()
         assert b"\ndestination:%b\n" % reads in read
+        assert b"MULTICAST" not in read
         assert (b"\nexclusive:true\n" in read) == (broker == R)
-        play.client_says(send(b"1", b"/queue/work", **{"reply-to": "/temp-queue/me"}))
+        play.client_says(send(b"1", b"/queue/work", **{"reply-to": me}))
         assert b"\nreply-to:%b\n" % sends in play.broker_reads()
         play.broker_says(b"MESSAGE\nsubscription:1\ndestination:%b\nmessage-id:m\n\nx\0" % reads)
-        assert b"\ndestination:/temp-queue/me\n" in play.client_reads()
+        assert b"\ndestination:%b\n" % me.encode() in play.client_reads()
         request = b"MESSAGE\nsubscription:2\ndestination:/queue/work\nreply-to:%b\nmessage-id:m\n\nx\0"
         play.broker_says(request % sends.replace(b"relay-session", b"other"))
-        assert b"\nreply-to:/queue/relay-temp.other.me\n" in play.client_reads()
-        play.client_says(send(b"1", b"/queue/relay-temp.other.me"))
+        other = b"/queue/relay-temp.other%bme" % mine
+        assert b"\nreply-to:%b\n" % other in play.client_reads()
+        play.client_says(send(b"1", other))
         assert b"\ndestination:%b\n" % sends.replace(b"relay-session", b"other") in play.broker_reads()
-        play.client_says(frame("SUBSCRIBE", "destination:/queue/relay-temp.other.me", "receipt:r"))
+        play.client_says(frame("SUBSCRIBE", f"destination:{other.decode()}", "receipt:r"))
         play.client_gets_error(b"a private queue is read by its owner only", receipt=b"r")
 
 

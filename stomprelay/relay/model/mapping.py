@@ -192,8 +192,9 @@ class Private(NamedTuple):
 
 _QUEUE: Final = b"/queue/"
 _OWN: Final = b"relay-temp."
-"""Begins the names of private queues, behind the prefix; then come the session, a full stop, and the client's name."""
-_TEMPORARY: Final = re.compile(rb"/temp-(?:queue|topic)/(.+)", re.DOTALL)
+"""Begins the names of private queues, behind the prefix; then come the session, one of `_KINDS`, the client's name."""
+_KINDS: Final = {b".": b"queue", b"-": b"topic"}
+_TEMPORARY: Final = re.compile(rb"/temp-(queue|topic)/(.+)", re.DOTALL)
 _FOREIGN: Final = re.compile(rb"/(?:queue|amq/queue|reply-queue)/relay-temp\.(.+)", re.DOTALL)
 
 PRIVATE: Final = {
@@ -243,7 +244,8 @@ class BrokerMap:
             prefix = private.reads if command in _SUBSCRIBING else private.sends
             own = _TEMPORARY.fullmatch(name)
             if own is not None:
-                return b"%b%b%b.%b" % (prefix, _OWN, session.name, own[1])
+                mark = b"." if own[1] == b"queue" else b"-"
+                return b"%b%b%b%b%b" % (prefix, _OWN, session.name, mark, own[2])
             if _OWN in name and command is SUBSCRIBE:
                 raise Refused("a private queue is read by its owner only", "it is", quoted=name)
             if name.startswith(_QUEUE + _OWN):
@@ -255,10 +257,9 @@ class BrokerMap:
         if self.private is not None:
             found = _FOREIGN.fullmatch(name)
             if found is not None:
-                owner = session.name + b"."
-                own = found[1].startswith(owner)
-                return (
-                    b"/temp-queue/" + found[1][len(owner) :] if own else b"%b%b%b" % (_QUEUE, _OWN, found[1])
+                length = len(session.name)
+                kind = (
+                    _KINDS.get(found[1][length : length + 1]) if found[1].startswith(session.name) else None
                 )
         return self.names.to_client(name)
 
@@ -468,18 +469,16 @@ _VIRTUAL: Final = {
 
 
 _ROUTE: Final = b"destination-type"
-_ROUTED: Final[dict[str | None, tuple[bytes, bytes]]] = {
-    None: (rb"/(?:queue|temp-queue)/.+", rb"/(?:topic|temp-topic)/.+"),
-    # A name without a prefix is a queue.
-    **dict.fromkeys((ACTIVEMQ, RABBITMQ), (rb"(?!/(?:temp-)?topic/).+", rb"/(?:topic|temp-topic)/.+")),
-}
 
 
-def _routing(clients: str | None) -> tuple[Addition, ...]:
+def _routing(clients: str | None, *, private: bool) -> tuple[Addition, ...]:
     """Return the headers with which Artemis routes by prefix. Without them it sends a message of a queue to every
-    consumer, and drops it if there is none.
+    consumer, and drops it if there is none. `private`: the relay makes queues of all temporary places.
     """
-    queues, topics = _ROUTED.get(clients, _ROUTED[None])
+    topics = rb"/topic/.+" if private else rb"/(?:temp-)?topic/.+"
+    # For clients of these a name without a prefix is a queue.
+    some = rb"" if clients in (ACTIVEMQ, RABBITMQ) else rb"/(?:temp-)?(?:queue|topic)/"
+    queues = rb"(?!%b)%b.+" % (topics, some)
     return tuple(
         Addition((command,), re.compile(pattern, re.DOTALL), header, value)
         for pattern, value in ((queues, b"ANYCAST"), (topics, b"MULTICAST"))
@@ -537,7 +536,7 @@ class MapSettings:
             NameMap(tuple(names)),
             tuple(changed),
             tuple(_reversed(changed)),
-            (*added, *(_routing(clients) if product == ARTEMIS and self.route else ())),
+            (*added, *(_routing(clients, private=temporary) if product == ARTEMIS and self.route else ())),
             tuple(lacks),
             self.nack.get(product) or (clients and _EXACT.get((clients, product), REFUSE)),
             PRIVATE.get(product) if temporary else None,
