@@ -326,6 +326,26 @@ def test_temporary_queues(broker: str, kind: str) -> None:
         play.client_gets_error(b"a private queue is read by its owner only", receipt=b"r")
 
 
+@pytest.mark.parametrize("clients", [A, J])
+def test_replies_to_any_text(clients: str) -> None:
+    """RabbitMQ puts a prefix before a `reply-to` without one: the client reads what was written."""
+    with moved(clients, R) as play:
+        play.client_says(frame("SUBSCRIBE"))
+        play.broker_reads()
+        told = b"MESSAGE\nreply-to:%b\nsubscription:1\ndestination:/queue/q\nmessage-id:m\n\nx\0"
+        play.broker_tells_client(told % b"/reply-queue/any text", told % b"any text")
+        own = told % b"/reply-queue/amq.gen-q"
+        play.broker_tells_client(own, own)
+
+
+def test_a_nack_of_python() -> None:
+    """RabbitMQ also knows how Python writes false."""
+    with moved(R, A) as play:
+        play.client_says(frame("SUBSCRIBE", "ack:client-individual"))
+        play.broker_reads()
+        play.client_tells_broker(frame("NACK", "id:k", "requeue:False"), b"NACK\nid:k\n\n\0")
+
+
 @pytest.mark.parametrize("broker", [J, R])
 def test_a_virtual_topic(broker: str) -> None:
     """MESSAGEs of a virtual topic's queue have the queue's name."""

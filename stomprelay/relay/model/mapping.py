@@ -197,6 +197,9 @@ _KINDS: Final = {b".": b"queue", b"-": b"topic"}
 _TEMPORARY: Final = re.compile(rb"/temp-(queue|topic)/(.+)", re.DOTALL)
 _FOREIGN: Final = re.compile(rb"/(?:queue|amq/queue|reply-queue)/relay-temp\.(.+)", re.DOTALL)
 
+_REPLIED: Final = re.compile(rb"/reply-queue/((?!amq\.).+)", re.DOTALL)
+"""How RABBITMQ gives back a `reply-to` without a prefix. Names that begin with amq. are its own."""
+
 PRIVATE: Final = {
     ACTIVEMQ: Private(_QUEUE, _QUEUE),
     ARTEMIS: Private(_QUEUE, _QUEUE),
@@ -261,7 +264,11 @@ class BrokerMap:
                 kind = (
                     _KINDS.get(found[1][length : length + 1]) if found[1].startswith(session.name) else None
                 )
-        return self.names.to_client(name)
+                if kind is None:
+                    return b"%b%b%b" % (_QUEUE, _OWN, found[1])
+                return b"/temp-%b/%b" % (kind, found[1][length + 1 :])
+        found = _REPLIED.fullmatch(name) if self.clients not in (None, RABBITMQ) else None
+        return self.names.to_client(name) if found is None else found[1]
 
     def own(self, name: bytes) -> bool:
         """Whether the other side's name depends on the session."""
@@ -387,7 +394,7 @@ class BrokerMap:
             raise Refused(
                 "NACK is not possible at this broker", "it would refuse other messages with ack:client"
             )
-        if self.clients == RABBITMQ and first(_REQUEUE) == b"false" and wanted == REFUSE:
+        if self.clients == RABBITMQ and first(_REQUEUE) in _NOT_AGAIN and wanted == REFUSE:
             wanted = DEAD_LETTER
         command = NACKS[self.product].get(wanted or REFUSE)
         if command is None:
@@ -432,6 +439,7 @@ _DOES: Final = {None: "refuse", ACTIVEMQ: "put aside", ARTEMIS: "drop", RABBITMQ
 """What a NACK does to a message, in the words of the ERROR."""
 REPLIES: Final = "foreign-replies"
 SUBSCRIBED: Final = "reply-subscriptions"
+_NOT_AGAIN: Final = b"false", b"False"
 """RabbitMQ makes a subscription for a temporary queue in `reply-to`, without a SUBSCRIBE."""
 _UNKNOWN_REPLIES: Final = re.compile(
     rb"/(?!(?:queue|topic|temp-queue|temp-topic|amq/queue|exchange|reply-queue)/).*|[^/]+/.*", re.DOTALL
