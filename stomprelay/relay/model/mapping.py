@@ -293,6 +293,11 @@ class BrokerMap:
         return any(row.client.read(name) is not None for row in self.subscribed)
 
     @property
+    def identifies(self) -> bool:
+        """Whether the broker needs an id of each subscription, also in STOMP 1.0: a durable one must have it."""
+        return self.product == RABBITMQ and self.clients is not None
+
+    @property
     def changes(self) -> bool:
         """Whether the map changes any frame."""
         said = self.names.rows or self.rows or self.additions or self.lacks or self.nack or self.private
@@ -434,12 +439,12 @@ class BrokerMap:
 
 REFUSE, REQUEUE, DEAD_LETTER, DISCARD = NACKING = "refuse", "requeue", "dead-letter", "discard"
 _REQUEUE: Final = b"requeue"
+_NOT_AGAIN: Final = b"false", b"False"
 _SUBSCRIBING: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 _DOES: Final = {None: "refuse", ACTIVEMQ: "put aside", ARTEMIS: "drop", RABBITMQ: "give back"}
 """What a NACK does to a message, in the words of the ERROR."""
 REPLIES: Final = "foreign-replies"
 SUBSCRIBED: Final = "reply-subscriptions"
-_NOT_AGAIN: Final = b"false", b"False"
 """RabbitMQ makes a subscription for a temporary queue in `reply-to`, without a SUBSCRIBE."""
 _UNKNOWN_REPLIES: Final = re.compile(
     rb"/(?!(?:queue|topic|temp-queue|temp-topic|amq/queue|exchange|reply-queue)/).*|[^/]+/.*", re.DOTALL
