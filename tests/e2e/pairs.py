@@ -97,7 +97,7 @@ ROWS: Final = (
     ),
     Row(
         "other_prefix",
-        "a name with another prefix",
+        "a name with another prefix, or an empty name",
         ("`/other/x`, a queue", "`/other/x`, a topic", "ERROR"),
         (
             "mapped: `destination-type:ANYCAST`",
@@ -386,6 +386,18 @@ ROWS: Final = (
         (SAME, "mapped: `x-user-id:guest`", SAME, "mapped: `x-user-id:guest`", SAME, SAME),
     ),
     Row(
+        "durable_queue",
+        "a durable subscription of a queue",
+        ("ERROR", "is one like others", "is one like others"),
+        (
+            *("otherwise: it is one like others",) * 2,
+            f"{REFUSED}{BY_BROKER}",
+            MAPPED,
+            SAME,
+            SAME,
+        ),
+    ),
+    Row(
         "no_local",
         "not what one sends oneself",
         ("`activemq.noLocal:true`", "`no-local:true`", NONE),
@@ -557,9 +569,39 @@ ROWS: Final = (
     ),
     Row(
         "",
-        "`request-id` of CONNECT",
+        "`request-id` of CONNECT; `session` is each product's own",
         ("is `response-id` of CONNECTED", "is `response-id` of CONNECTED", NONE),
         (*(f"{SAME}, {BY_DOCUMENTS}", f"{OTHERWISE}, {BY_DOCUMENTS}: no answer") * 2, NONE, NONE),
+    ),
+    Row(
+        "",
+        "ACK without `subscription`, in 1.1",
+        ("ERROR", "ERROR", "is accepted"),
+        (
+            *(f"{SAME}, {BY_DOCUMENTS}", f"{OTHERWISE}, {BY_DOCUMENTS}: it is accepted") * 2,
+            *(f"{REFUSED}{BY_BROKER}, {BY_DOCUMENTS}",) * 2,
+        ),
+    ),
+    Row(
+        "",
+        "NACK in 1.0",
+        ("ERROR", "ERROR", "is done"),
+        (*(NONE,) * 4, *(f"{REFUSED}, {BY_DOCUMENTS}",) * 2),
+    ),
+    Row(
+        "",
+        "`message-id` of a SEND",
+        ("is not noticed", "is not noticed", "ERROR"),
+        (
+            *(f"{SAME}, {BY_DOCUMENTS}: the relay leaves it out",) * 4,
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}: the relay leaves it out",) * 2,
+        ),
+    ),
+    Row(
+        "",
+        "`content-length` of an ACK that has no body",
+        ("is not noticed", NONE, NONE),
+        (*(f"{OTHERWISE}, {BY_DOCUMENTS}: the relay waits for the body",) * 2, *(NONE,) * 4),
     ),
     Row(
         "",

@@ -608,6 +608,15 @@ def durable_end(s: Scene) -> None:
     see(client.read(), b"back")
 
 
+def durable_queue(s: Scene) -> None:
+    """At ActiveMQ it is answered by an ERROR."""
+    client = s.client(*s.of(f"client-id:{s.own}", f"client-id:{s.own}", "").split())
+    with _ended(client, s.clients == ACTIVEMQ):
+        client.subscribe(s.queue("q"), *_durable(s))
+        client.send(s.queue("q"), b"1")
+        see(client.read(), b"1")
+
+
 def _durable(s: Scene) -> list[str]:
     """The lines of a durable subscription."""
     return s.of(
@@ -909,7 +918,7 @@ def _ended(client: Client | None, ends: bool) -> Iterator[None]:
 
 _SCENES: tuple[Callable[[Scene], None], ...] = (
     *(other_prefix, reserved, topic_requests, advisories, expired, unsaid, asked, raw_colons),
-    *(transformations, nack_several, prefetch_in_transaction, same_id, no_id, errors),
+    *(transformations, nack_several, prefetch_in_transaction, same_id, no_id, errors, durable_queue),
     *(slash, plain, rest, word, all_topics, queue_wildcards, composite, shared, exchanges, existing),
     *(
         requests,
