@@ -139,6 +139,12 @@ ROWS: Final = (
         (*("refused: `composite-destinations`",) * 2, *(NONE,) * 4),
     ),
     Row(
+        "options",
+        "options behind a name",
+        ("`/queue/a?consumer.exclusive=true`", NONE, NONE),
+        (*("refused: `destination-options`",) * 2, *(NONE,) * 4),
+    ),
+    Row(
         "shared",
         "a topic's messages for several workers, also while they are away",
         (

@@ -298,6 +298,16 @@ def composite(s: Scene) -> None:
     see(client.read(), b"both")
 
 
+def options(s: Scene) -> None:
+    """They are no part of the name."""
+    client = s.client()
+    client.subscribe(f"{s.queue('a')}?consumer.exclusive=true")
+    client.send(s.queue("a"), b"1")
+    client.subscribe(s.queue("end"), id="2")
+    client.send(s.queue("end"), b"end")
+    see(client.read(), b"1")
+
+
 def shared(s: Scene) -> None:
     """Two workers share the messages of a topic, and read what came while they were away."""
     name = f"VirtualTopic.{s.own}.T"
@@ -918,7 +928,7 @@ def _ended(client: Client | None, ends: bool) -> Iterator[None]:
 
 _SCENES: tuple[Callable[[Scene], None], ...] = (
     *(other_prefix, reserved, topic_requests, advisories, expired, unsaid, asked, raw_colons),
-    *(transformations, nack_several, prefetch_in_transaction, same_id, no_id, errors, durable_queue),
+    *(transformations, nack_several, prefetch_in_transaction, same_id, no_id, errors, durable_queue, options),
     *(slash, plain, rest, word, all_topics, queue_wildcards, composite, shared, exchanges, existing),
     *(
         requests,

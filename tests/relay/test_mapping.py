@@ -161,6 +161,9 @@ REFUSED = [
     (R, J, "SEND", ["reply-to:/temp-queue/me"], "reply-subscriptions"),
     (A, R, "SEND", ["reply-to:/remote-temp-queue/ID"], "foreign-replies"),
     (A, R, "SEND", ["reply-to:some/thing"], "foreign-replies"),
+    (A, R, "SUBSCRIBE", ["destination:/queue/q?consumer.exclusive=true"], "destination-options"),
+    (J, R, "SUBSCRIBE", ["activemq.noLocal:true"], "no-local"),
+    (J, A, "UNSUBSCRIBE", ["durable-subscriber-name:s"], "durable-subscriptions"),
     (A, R, "SEND", ["transformation:jms-map-json"], "transformations"),
     (A, J, "SUBSCRIBE", ["transformation:jms-xml"], "transformations"),
     (A, J, "SUBSCRIBE", ["destination:/topic/ActiveMQ.Advisory.Connection"], "advisories"),
@@ -470,6 +473,13 @@ def test_durable_subscriptions_at_rabbitmq() -> None:
     with joined(b"1.2", b"1.2", product=R, over=lambda each: replace(each, map=found), hello=hello) as play:
         play.client_says(frame("SUBSCRIBE", "destination:/topic/t", "activemq.subscriptionName:s"))
         assert b"\nx-queue-name:stomp-subscription-c.s\n" in play.broker_reads()
+    found = MapSettings(J)
+    with joined(b"1.2", b"1.2", product=R, over=lambda each: replace(each, map=found), hello=hello) as play:
+        play.client_says(frame("SUBSCRIBE", "destination:/topic/t", "durable-subscriber-name:s"))
+        assert b"\nx-queue-name:stomp-subscription-c.s\n" in play.broker_reads()
+    with moved(J, A) as play:
+        play.client_says(frame("SUBSCRIBE", "durable-subscriber-name:s"))
+        assert lines(play.broker_reads()) == ["SUBSCRIBE", "activemq.subscriptionName:s"]
     with moved(A, R) as play:
         play.client_says(frame("SUBSCRIBE", "destination:/topic/t", "activemq.subscriptionName:s"))
         play.client_gets_error(b"durable subscriptions need a client-id")

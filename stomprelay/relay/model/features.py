@@ -98,6 +98,26 @@ FEATURES: Final = (
         Said(b"durable-subscription-name"),
         None,
     ),
+    # Artemis knows these names, too.
+    *[
+        _feature(
+            "durable-subscriptions",
+            _SUBSCRIBING,
+            Said(b"activemq.subscriptionName", used=False),
+            Said(each),
+            None,
+        )
+        for each in (b"durable-subscriber-name", b"activemq.subscriptionName")
+    ],
+    _feature(
+        "no-local",
+        (SUBSCRIBE,),
+        Said(b"activemq.noLocal", used=False),
+        Said(b"activemq.noLocal"),
+        None,
+        "clients read what they send",
+        TRUE,
+    ),
     _feature(
         "selectors",
         (SUBSCRIBE,),
@@ -243,6 +263,14 @@ PLACES: Final = (
         re.compile(rb"[^,]+,.+", re.DOTALL),
         (ARTEMIS, RABBITMQ),
         "the list is taken for one name",
+    ),
+    Place(
+        "destination-options",
+        (SEND, SUBSCRIBE),
+        ACTIVEMQ,
+        re.compile(rb"[^?]+\?.+", re.DOTALL),
+        (ARTEMIS, RABBITMQ),
+        "the options are taken for a part of the name",
     ),
     Place(
         "advisories",

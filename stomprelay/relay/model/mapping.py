@@ -218,7 +218,7 @@ class BrokerMap:
     cumulative ACK means other messages than at `clients`, if a client has several such subscriptions. `message_size`:
     how many bytes a message has, where one product counts messages and the other bytes; None: it is not known.
     `stripped`: headers that MESSAGEs lose, because the relay added them to SENDs. `sender_id`: the header in which
-    MESSAGEs have the trace of their SEND; None: they have none. `durable`: the header that names a durable
+    MESSAGEs have the trace of their SEND; None: they have none. `durable`: the headers that name a durable
     subscription, if the broker needs a queue of its own for it.
     """
 
@@ -236,7 +236,7 @@ class BrokerMap:
     message_size: int | None = None
     stripped: tuple[bytes, ...] = ()
     sender_id: bytes | None = None
-    durable: bytes | None = None
+    durable: tuple[bytes, ...] = ()
 
     # Names
 
@@ -368,8 +368,8 @@ class BrokerMap:
                 add.append((DESTINATION, row.broker.said(values)))
                 if command is SUBSCRIBE:
                     add += [(name, pattern.said(values)) for name, pattern in row.headers]
-        if command in _SUBSCRIBING and self.durable is not None:
-            self._durable(self.durable, drop, add, first, session)
+        for header in self.durable if command in _SUBSCRIBING else ():
+            self._durable(header, drop, add, first, session)
         return Change(tuple(drop), tuple(add))
 
     def change_back(self, first: First, session: Session) -> Change:
@@ -456,7 +456,11 @@ _UNENDED: Final = {
     (ACTIVEMQ, RABBITMQ): "the broker ends a durable subscription only together with its consumer",
 }
 """Why clients of a product cannot end a durable subscription at a broker, by both products."""
-_DURABLE: Final = {ACTIVEMQ: b"activemq.subscriptionName", ARTEMIS: b"durable-subscription-name"}
+_ACTIVEMQS: Final = b"activemq.subscriptionName"
+_DURABLE: Final[dict[str | None, tuple[bytes, ...]]] = {
+    ACTIVEMQ: (_ACTIVEMQS,),
+    ARTEMIS: (b"durable-subscription-name", b"durable-subscriber-name", _ACTIVEMQS),
+}
 
 _CONSUMER: Final = Pattern("/queue/Consumer.{consumer}.VirtualTopic.{topic}")
 _TOPIC: Final = Pattern("/topic/VirtualTopic.{topic}")
@@ -558,7 +562,7 @@ class MapSettings:
             self.message_size,
             tuple(dict.fromkeys([*[each.name for each in added], *routed])),
             self.sender_id,
-            _DURABLE.get(clients or "") if product == RABBITMQ and DURABLE not in self.ignore else None,
+            _DURABLE.get(clients, ()) if product == RABBITMQ and DURABLE not in self.ignore else (),
         )
 
 
@@ -589,7 +593,8 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
         why = "the broker would drop the frame, because it does not know the form of reply-to"
         lacks.append(Lack((SEND,), REPLIES, why, PLACED[1], values=_UNKNOWN_REPLIES))
     if (clients, product) in _UNENDED and DURABLE not in ignore:
-        lacks.append(Lack((UNSUBSCRIBE,), DURABLE, _UNENDED[clients, product], _DURABLE[clients]))
+        why = _UNENDED[clients, product]
+        lacks += [Lack((UNSUBSCRIBE,), DURABLE, why, each) for each in _DURABLE[clients]]
     for place in PLACES:
         if place.product == clients and product in place.lacking and place.name not in ignore:
             lacks.append(Lack(place.commands, place.name, place.why, places=place.pattern))
