@@ -490,12 +490,15 @@ class Bridge:
         self.target = target
         self.loss = loss
         self.tracked = tracked
+        unnamed = not (source.named_subscriptions and target.named_subscriptions)
+        identifies = unnamed and spoken is not None and spoken.identifies
         self.steps: dict[bytes, Editing] = {
             command: step.edit
             for step in STEPS
             for command in step.commands
             if not step.facts
             or (tracked and step.tracks)
+            or (identifies and "named_subscriptions" in step.facts)
             or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
         }
         for command in source.commands - target.commands:
@@ -510,7 +513,7 @@ class Bridge:
         self.judges = source.version != target.version
         self.alike = source.delivery is target.delivery
         self.names = self.judges and target.delivery is not DeliveryNaming.ACK
-        self.names_subscriptions = self.judges and target.named_subscriptions
+        self.names_subscriptions = identifies or (self.judges and target.named_subscriptions)
         alike = not source.padded and source.escaped_names == target.escaped_names
         # Both versions escape names, but one of the sides leaves them as they are.
         self._raw_names = (
@@ -997,7 +1000,8 @@ def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts:
     else:
         message = Rule(MESSAGE, OWN, () if naming is None else DELIVERED[naming])
     if bridge.spoken is not None:
-        placed = (*message.unless, *PLACED[1:], *bridge.spoken.touched(MESSAGE))
+        made = (b"%b:%b" % (SUBSCRIPTION, MADE),) if bridge.names_subscriptions and not bridge.judges else ()
+        placed = (*message.unless, *PLACED[1:], *bridge.spoken.touched(MESSAGE), *made)
         message = message._replace(unless=placed, wants=(*message.wants, DESTINATION), parts=True)
     if ours:
         return message, Rule(RECEIPT, (), (RECEIPT_ID,), stays=True)

@@ -17,6 +17,7 @@ from stomprelay.relay.model.features import (
     PLACES,
     PRODUCTS,
     RABBITMQ,
+    TRUE,
     Unit,
     ready_names,
 )
@@ -191,12 +192,13 @@ class Private(NamedTuple):
 
 _QUEUE: Final = b"/queue/"
 _OWN: Final = b"relay-temp."
-"""Begins the names of private queues, behind the prefix; then come the session, the kind of the client's place, a full
-stop, and the client's name.
-"""
-_KINDS: Final = {b"queue": b"", b"topic": b"-topic"}
+"""Begins the names of private queues, behind the prefix; then come the session, one of `_KINDS`, the client's name."""
+_KINDS: Final = {b".": b"queue", b"-": b"topic"}
 _TEMPORARY: Final = re.compile(rb"/temp-(queue|topic)/(.+)", re.DOTALL)
 _FOREIGN: Final = re.compile(rb"/(?:queue|amq/queue|reply-queue)/relay-temp\.(.+)", re.DOTALL)
+
+_REPLIED: Final = re.compile(rb"/reply-queue/((?!amq\.).+)", re.DOTALL)
+"""How RABBITMQ gives back a `reply-to` without a prefix. Names that begin with amq. are its own."""
 
 PRIVATE: Final = {
     ACTIVEMQ: Private(_QUEUE, _QUEUE),
@@ -216,7 +218,7 @@ class BrokerMap:
     cumulative ACK means other messages than at `clients`, if a client has several such subscriptions. `message_size`:
     how many bytes a message has, where one product counts messages and the other bytes; None: it is not known.
     `stripped`: headers that MESSAGEs lose, because the relay added them to SENDs. `sender_id`: the header in which
-    MESSAGEs have the trace of their SEND; None: they have none. `durable`: the header that names a durable
+    MESSAGEs have the trace of their SEND; None: they have none. `durable`: the headers that name a durable
     subscription, if the broker needs a queue of its own for it.
     """
 
@@ -234,7 +236,7 @@ class BrokerMap:
     message_size: int | None = None
     stripped: tuple[bytes, ...] = ()
     sender_id: bytes | None = None
-    durable: bytes | None = None
+    durable: tuple[bytes, ...] = ()
 
     # Names
 
@@ -245,7 +247,8 @@ class BrokerMap:
             prefix = private.reads if command in _SUBSCRIBING else private.sends
             own = _TEMPORARY.fullmatch(name)
             if own is not None:
-                return b"%b%b%b%b.%b" % (prefix, _OWN, session.name, _KINDS[own[1]], own[2])
+                mark = b"." if own[1] == b"queue" else b"-"
+                return b"%b%b%b%b%b" % (prefix, _OWN, session.name, mark, own[2])
             if _OWN in name and command is SUBSCRIBE:
                 raise Refused("a private queue is read by its owner only", "it is", quoted=name)
             if name.startswith(_QUEUE + _OWN):
@@ -257,12 +260,15 @@ class BrokerMap:
         if self.private is not None:
             found = _FOREIGN.fullmatch(name)
             if found is not None:
-                for kind, mark in _KINDS.items():
-                    owner = b"%b%b." % (session.name, mark)
-                    if found[1].startswith(owner):
-                        return b"/temp-%b/%b" % (kind, found[1][len(owner) :])
-                return b"%b%b%b" % (_QUEUE, _OWN, found[1])
-        return self.names.to_client(name)
+                length = len(session.name)
+                kind = (
+                    _KINDS.get(found[1][length : length + 1]) if found[1].startswith(session.name) else None
+                )
+                if kind is None:
+                    return b"%b%b%b" % (_QUEUE, _OWN, found[1])
+                return b"/temp-%b/%b" % (kind, found[1][length + 1 :])
+        found = _REPLIED.fullmatch(name) if self.clients not in (None, RABBITMQ) else None
+        return self.names.to_client(name) if found is None else found[1]
 
     def own(self, name: bytes) -> bool:
         """Whether the other side's name depends on the session."""
@@ -285,6 +291,11 @@ class BrokerMap:
     def subscribes(self, name: bytes) -> bool:
         """Whether SUBSCRIBE to a client's destination is said otherwise."""
         return any(row.client.read(name) is not None for row in self.subscribed)
+
+    @property
+    def identifies(self) -> bool:
+        """Whether the broker needs an id of each subscription, also in STOMP 1.0: a durable one must have it."""
+        return self.product == RABBITMQ and self.clients is not None
 
     @property
     def changes(self) -> bool:
@@ -357,8 +368,8 @@ class BrokerMap:
                 add.append((DESTINATION, row.broker.said(values)))
                 if command is SUBSCRIBE:
                     add += [(name, pattern.said(values)) for name, pattern in row.headers]
-        if command in _SUBSCRIBING and self.durable is not None:
-            self._durable(self.durable, drop, add, first, session)
+        for header in self.durable if command in _SUBSCRIBING else ():
+            self._durable(header, drop, add, first, session)
         return Change(tuple(drop), tuple(add))
 
     def change_back(self, first: First, session: Session) -> Change:
@@ -388,7 +399,7 @@ class BrokerMap:
             raise Refused(
                 "NACK is not possible at this broker", "it would refuse other messages with ack:client"
             )
-        if self.clients == RABBITMQ and first(_REQUEUE) == b"false" and wanted == REFUSE:
+        if self.clients == RABBITMQ and first(_REQUEUE) in _NOT_AGAIN and wanted == REFUSE:
             wanted = DEAD_LETTER
         command = NACKS[self.product].get(wanted or REFUSE)
         if command is None:
@@ -428,6 +439,7 @@ class BrokerMap:
 
 REFUSE, REQUEUE, DEAD_LETTER, DISCARD = NACKING = "refuse", "requeue", "dead-letter", "discard"
 _REQUEUE: Final = b"requeue"
+_NOT_AGAIN: Final = b"false", b"False"
 _SUBSCRIBING: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 _DOES: Final = {None: "refuse", ACTIVEMQ: "put aside", ARTEMIS: "drop", RABBITMQ: "give back"}
 """What a NACK does to a message, in the words of the ERROR."""
@@ -444,7 +456,11 @@ _UNENDED: Final = {
     (ACTIVEMQ, RABBITMQ): "the broker ends a durable subscription only together with its consumer",
 }
 """Why clients of a product cannot end a durable subscription at a broker, by both products."""
-_DURABLE: Final = {ACTIVEMQ: b"activemq.subscriptionName", ARTEMIS: b"durable-subscription-name"}
+_ACTIVEMQS: Final = b"activemq.subscriptionName"
+_DURABLE: Final[dict[str | None, tuple[bytes, ...]]] = {
+    ACTIVEMQ: (_ACTIVEMQS,),
+    ARTEMIS: (b"durable-subscription-name", b"durable-subscriber-name", _ACTIVEMQS),
+}
 
 _CONSUMER: Final = Pattern("/queue/Consumer.{consumer}.VirtualTopic.{topic}")
 _TOPIC: Final = Pattern("/topic/VirtualTopic.{topic}")
@@ -474,15 +490,15 @@ _ROUTE: Final = b"destination-type"
 
 def _routing(clients: str | None, *, private: bool) -> tuple[Addition, ...]:
     """Return the headers with which Artemis routes by prefix. Without them it sends a message of a queue to every
-    consumer, and drops it if there is none. `private`: what is temporary is a queue.
+    consumer, and drops it if there is none. `private`: the relay makes queues of all temporary places.
     """
-    kinds = b"queue|temp-queue|temp-topic" if private else b"queue|temp-queue"
-    topics = b"/topic/" if private else b"/(?:topic|temp-topic)/"
-    # A name without a prefix is a queue of ACTIVEMQ and of RABBITMQ.
-    queues = b"(?!%b)" % topics if clients in (ACTIVEMQ, RABBITMQ) else b"/(?:%b)/" % kinds
+    topics = rb"/topic/.+" if private else rb"/(?:temp-)?topic/.+"
+    # For clients of these a name without a prefix is a queue.
+    some = rb"" if clients in (ACTIVEMQ, RABBITMQ) else rb"/(?:temp-)?(?:queue|topic)/"
+    queues = rb"(?!%b)%b.+" % (topics, some)
     return tuple(
-        Addition((command,), re.compile(b"%b.+" % places, re.DOTALL), header, value)
-        for places, value in ((queues, b"ANYCAST"), (topics, b"MULTICAST"))
+        Addition((command,), re.compile(pattern, re.DOTALL), header, value)
+        for pattern, value in ((queues, b"ANYCAST"), (topics, b"MULTICAST"))
         for command, header in ((SEND, _ROUTE), (SUBSCRIBE, b"subscription-type"))
     )
 
@@ -546,7 +562,7 @@ class MapSettings:
             self.message_size,
             tuple(dict.fromkeys([*[each.name for each in added], *routed])),
             self.sender_id,
-            _DURABLE.get(clients or "") if product == RABBITMQ and DURABLE not in self.ignore else None,
+            _DURABLE.get(clients, ()) if product == RABBITMQ and DURABLE not in self.ignore else (),
         )
 
 
@@ -564,10 +580,12 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
         elif feature.name in ignore:
             rows.append(HeaderRow(feature.commands, ours.name, ours.name, LEFT_OUT))
         elif feature.name != DURABLE:
-            lacks.append(Lack(feature.commands, feature.name, feature.why, ours.name))
+            lacks.append(Lack(feature.commands, feature.name, feature.why, ours.name, values=feature.values))
     if clients == RABBITMQ and DURABLE not in ignore:
         why = "the broker knows a subscription by client-id and name"
-        lacks.append(Lack((SUBSCRIBE,), DURABLE, why, b"durable", _TOPICS))
+        lacks += [
+            Lack((SUBSCRIBE,), DURABLE, why, each, _TOPICS, TRUE) for each in (b"durable", b"persistent")
+        ]
     if clients == RABBITMQ and SUBSCRIBED not in ignore:
         why = "the broker delivers replies to subscribers alone"
         lacks.append(Lack((SEND,), SUBSCRIBED, why, PLACED[1], values=_TEMPORARY))
@@ -575,7 +593,8 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
         why = "the broker would drop the frame, because it does not know the form of reply-to"
         lacks.append(Lack((SEND,), REPLIES, why, PLACED[1], values=_UNKNOWN_REPLIES))
     if (clients, product) in _UNENDED and DURABLE not in ignore:
-        lacks.append(Lack((UNSUBSCRIBE,), DURABLE, _UNENDED[clients, product], _DURABLE[clients]))
+        why = _UNENDED[clients, product]
+        lacks += [Lack((UNSUBSCRIBE,), DURABLE, why, each) for each in _DURABLE[clients]]
     for place in PLACES:
         if place.product == clients and product in place.lacking and place.name not in ignore:
             lacks.append(Lack(place.commands, place.name, place.why, places=place.pattern))
