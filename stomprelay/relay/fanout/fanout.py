@@ -10,7 +10,7 @@ from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
-from stomprelay.relay.fanout.router import COPY, SHADOW, Member, Router, Target
+from stomprelay.relay.fanout.router import COPY, Member, Router, Target
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import (
     DISCONNECTING,
@@ -21,7 +21,7 @@ from stomprelay.relay.link.link import (
     not_to_be_had,
 )
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.move import Move
+from stomprelay.relay.model.move import SHADOW, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import THING
 from stomprelay.session.effects import Send
@@ -181,7 +181,7 @@ class Fanout:
         leaves = self._client.gone or self.disconnect is not DisconnectState.NONE
         if self._router.phases and self._router.behind and not leaves:
             self._follow(now)
-        count = 0
+        count, before = 0, self._session.client_frames
         frames = self._client.decoder.frames()
         if self.guard.active:
             frames = self.guard.judged(frames, self._client.dialect)
@@ -197,6 +197,7 @@ class Fanout:
                     self._frame = frame.wire
                     self._begin_disconnect(self.disconnect_receipt)
                     break
+                self._dispatch.number = before + self.guard.taken + count
                 self._dispatch.send(frame)
         finally:
             self._session.client_sent(count)

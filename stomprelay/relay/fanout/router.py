@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener, Route
-from stomprelay.relay.model.move import Move, Phase
+from stomprelay.relay.model.move import SHADOW, Move, Phase
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import AGAIN, Resender
 from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
@@ -25,8 +25,6 @@ TOPICS: Final = (b"/topic/", b"/temp-topic/", b"/exchange/", b"topic://", b"jms.
 
 COPY: Final = b"relay-copy"
 """A header with the same value in all copies of a SEND, so that consumers recognise copies."""
-SHADOW: Final = b"-shadow-"
-"""The middle of the value for what NEW gets in the phase `shadow`, between the session's name and a number."""
 
 _MOST_KNOWN: Final = 4096
 """How many destinations are remembered, each with its target."""
