@@ -7,13 +7,12 @@ only. Other messages stay unacknowledged, so NEW has them again at the end. Neit
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from stomprelay.journal.records import Record
 from stomprelay.journal.schema import Context, JournalSide
 from stomprelay.move.copies import RESENT, first
 from stomprelay.move.drain import (
@@ -54,6 +53,8 @@ PRODUCERS: Final = 10_000
 """How many producers have counts of their own."""
 _OTHERS: Final = ("(other destinations)", "(other producers)")
 _ENDS: Final = {Event.DISCONNECTED.value, Event.VANISHED.value}
+_SEND: Final = names.SEND.decode()
+_SETTLING: Final = (names.COMMIT.decode(), names.ABORT.decode())
 _BYE: Final = b"bye"
 _NEW: Final = f"{End.NEW.value}: "
 
@@ -119,8 +120,8 @@ class Comparison:
     in order, and `read` when it was read; call `came` with each copy. `most`: how much is kept on each side.
 
     A SEND is compared if it was sent after its destination was `watched`, or not before the first copy of its session
-    that came from there. `uncompared`: SENDs and copies that were given up because too many waited. `unknown`: copies
-    whose SENDs are not in the journal.
+    that came from there. `since`: when each destination was `watched`. `uncompared`: SENDs and copies that were given
+    up because too many waited. `unknown`: copies whose SENDs are not in the journal.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -129,7 +130,7 @@ class Comparison:
         self._sent: dict[Key, _Sent] = {}
         self._came: dict[Key, _Came] = {}
         self._sessions: dict[str, _Session] = {}
-        self._watched: dict[str, float] = {}
+        self.since: dict[str, float] = {}
         self.uncompared = 0
         self.unknown = 0
 
@@ -145,7 +146,7 @@ class Comparison:
 
     def watched(self, destination: str, at: float) -> None:
         """From now on the copies of a destination are taken."""
-        self._watched.setdefault(destination, at)
+        self.since.setdefault(destination, at)
 
     def _session(self, name: str) -> _Session:
         found = self._sessions.get(name)
@@ -231,11 +232,11 @@ class Comparison:
         counts.same += came.same
         counts.other += not came.same
         counts.late += came.late
-        if sent.at >= self._watched.get(sent.destination, inf):
+        if sent.at >= self.since.get(sent.destination, inf):
             counts.lag = max(counts.lag, came.at - sent.at)
 
     def _is_compared(self, key: Key, sent: _Sent) -> bool:
-        if sent.at >= self._watched.get(sent.destination, inf):
+        if sent.at >= self.since.get(sent.destination, inf):
             return True
         return key[1] >= self._session(key[0]).firsts.get(sent.destination, key[1] + 1)
 
@@ -262,8 +263,8 @@ class Compare:
     (by its name) that sends to a destination sends to the move. `profile` returns the product of NEW. `limits` and
     `reconnect` are those of the upstream. `epoch` is the time 0 of all other times, in seconds since 1970.
 
-    Call `begun` first, then the other inputs, until `Done`. `reason`: why it ended early, or empty. `others`: messages
-    that are no copies, by destination; they were left at NEW.
+    Call `begun` first, then the other inputs, until `Done`. `reason`: why it ended early, or empty. `until`: SENDs
+    before this time are compared. `others`: messages that are no copies, by destination; they were left at NEW.
     """
 
     def __init__(
@@ -287,7 +288,7 @@ class Compare:
         self._talk = Talk(limits, reconnect)
         self._epoch = epoch
         self._seconds = seconds
-        self._until = inf
+        self.until = inf
         self._over_at = inf
         self._leaving = self._holding = False
         self._requests: list[Request] = []
@@ -296,7 +297,7 @@ class Compare:
 
     def begun(self, now: float) -> Sequence[Request]:
         """Begin."""
-        self._until = min(self._until, now + self._seconds)
+        self.until = min(self.until, now + self._seconds)
         self._open()
         return self._after(now)
 
@@ -328,7 +329,7 @@ class Compare:
 
     def stopped(self, reason: str, now: float) -> Sequence[Request]:
         """The comparison shall end now, as if its time were over."""
-        self._until = min(self._until, now)
+        self.until = min(self.until, now)
         return self._after(now)
 
     def unreadable(self, reason: str, now: float) -> Sequence[Request]:
@@ -346,33 +347,34 @@ class Compare:
 
     def wants(self, context: Context, head: bytes) -> bool:
         """Return whether a frame of the journal matters."""
-        return context.side == JournalSide.CLIENT.value and head.startswith((b"SEND", b"COMMIT", b"ABORT"))
+        return context.side == JournalSide.CLIENT.value and head.startswith(
+            (names.SEND, names.COMMIT, names.ABORT)
+        )
 
-    def recorded(self, record: Record, now: float) -> Sequence[Request]:
-        """The journal has this record."""
-        session = record.context.session
-        transaction = record.header("transaction")
-        if record.event is not None:
-            if record.event.event in _ENDS:
-                self.comparison.ended(session)
-        elif record.command == "SEND":
-            destination = record.header("destination") or ""
-            if self._moves(record.context.listener, destination):
-                key, producer, at = (session, record.number), record.context.client, record.time / 1e9
-                self.comparison.sent(key, destination, producer, transaction, at)
-                if destination not in self._destinations and destination.isprintable():
-                    self._destinations.append(destination)
-                    if self._talk.up:
-                        self._subscribe(len(self._destinations) - 1)
-        else:
-            self.comparison.settled(session, transaction or "", committed=record.command == "COMMIT")
+    def recorded(
+        self, context: Context, number: int, what: str, headers: Mapping[str, str], at: float, now: float
+    ) -> Sequence[Request]:
+        """The journal has this: a frame with its command and its number on its leg, or an event with its name. `at` is
+        in seconds since 1970.
+        """
+        session, transaction = context.session, headers.get("transaction")
+        if what in _ENDS:
+            self.comparison.ended(session)
+        elif what in _SETTLING:
+            self.comparison.settled(session, transaction or "", committed=what == _SETTLING[0])
+        elif what == _SEND and self._moves(context.listener, destination := headers.get("destination", "")):
+            self.comparison.sent((session, number), destination, context.client, transaction, at)
+            if destination not in self._destinations and destination.isprintable():
+                self._destinations.append(destination)
+                if self._talk.up:
+                    self._subscribe(len(self._destinations) - 1)
         return self._after(now)
 
     def read(self, now: float) -> Sequence[Request]:
         """All records of the journal were passed to `recorded`."""
         self.comparison.read(self._epoch + now)
-        waited = now >= self._until + FLUSHED and not self.comparison.lacking(self._epoch + self._until)
-        if not self._leaving and (waited or now >= self._until + PATIENCE):
+        waited = now >= self.until + FLUSHED and not self.comparison.lacking(self._epoch + self.until)
+        if not self._leaving and (waited or now >= self.until + PATIENCE):
             self._leave(now)
         return self._after(now)
 
@@ -440,7 +442,7 @@ class Compare:
 
     def _end(self, trouble: str) -> None:
         self.reason = trouble
-        self.comparison.close(self._epoch + self._until)
+        self.comparison.close(self._epoch + self.until)
         if self._talk.open:
             self._requests.append(Close(End.NEW))
         self._talk.open = self._talk.up = False

@@ -266,6 +266,10 @@ LONGEST: Final = 0.02
 """Seconds of a turn of the reactor in which records of the journal are read."""
 
 
+COMPARED: Final = "compared"
+"""The event by which the journal of a comparison says which SENDs were compared: to where, since when, until when."""
+
+
 class Comparing(Performing):
     """A comparison of the journal in the folder `directory`, from `since` on (ns since 1970), with the copies at NEW.
     What NEW delivers goes to `records`, too, if it is not None. For the rest see `Compare`. Raises `BadEndpoint`.
@@ -310,14 +314,22 @@ class Comparing(Performing):
     async def closed(self) -> None:
         """Wait until the connections have ended, and `records` are written, but not for long."""
         await super().closed()
-        if self._records is not None:
-            await self._records.stopService()
+        if self._records is None:
+            return
+        began = time.time() - self._seconds()
+        for destination, since in self.core.comparison.since.items():
+            times = {"since": int(since * 1e9), "until": int((began + self.core.until) * 1e9)}
+            facts = {"destination": destination, **times}
+            self._records.event(b"", COMPARED, f"{destination} was compared", facts)
+        await self._records.stopService()
 
     def _look(self) -> None:
         until = self._seconds() + LONGEST
         try:
             for record in self._found:
-                self.happened("recorded", record)
+                what = record.command if record.event is None else record.event.event
+                headers, at = dict(reversed(record.headers)), record.time / 1e9
+                self.happened("recorded", record.context, record.number, what, headers, at)
                 if self._seconds() >= until:
                     break
             else:

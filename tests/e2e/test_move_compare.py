@@ -1,4 +1,4 @@
-"""Both sides of a move in the phase `shadow` are compared: real brokers, of which one does not keep what it was sent."""
+"""Both sides of a move in the phase `shadow` are compared: real brokers, of which one does not keep what it got."""
 
 import json
 import sys
