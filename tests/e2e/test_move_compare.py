@@ -22,8 +22,8 @@ MESSAGES = 50
 class Shadow:
     """A relay whose queues are in the phase `shadow`, from ActiveMQ to another broker."""
 
-    def __init__(self, running: Relay, new: Broker, queue: str) -> None:
-        self.running, self.new = running, new
+    def __init__(self, running: Relay, directory: Path, new: Broker, queue: str) -> None:
+        self.running, self.directory, self.new = running, directory, new
         self.queue = f"{queue}/orders"
         self.there = self.queue.replace("/orders", "%2Forders") if new.name == "rabbitmq" else self.queue
 
@@ -86,7 +86,7 @@ to = "new"
 """
     more = f'moves_file = "{tmp_path / "moves.json"}"\n[journal]\ndirectory = "{tmp_path / "journal"}"'
     with served(tmp_path, upstreams, more=more) as running:
-        began = Shadow(running, new, queue)
+        began = Shadow(running, tmp_path, new, queue)
         with Talker.at(running.port) as client:  # a session that is older than the phase
             client.send(began.queue, b"before")
             found = stomprelay("move", "next", "queues", "--admin", running.admin.url)
@@ -136,7 +136,14 @@ def test_a_broker_that_does_not_keep_what_it_was_sent(shadow: Shadow) -> None:
         return [*copies[:10], *copies[11:], copies[40]]
 
     shadow.takes(change)
-    told = result(shadow.compare("--for", "3"), 1)
+    told = result(shadow.compare("--for", "3", "--keep", "journal"), 1)
     assert not told["same"]
     expected = {"sent": MESSAGES, "same": MESSAGES - 2, "other": 1, "missing": 1, "twice": 1, "late": 1}
     assert counts(told, shadow.queue) == expected
+    # The journal of the relay has both sides now.
+    command = ["journal", "cat", f"{shadow.directory / 'journal'}", "--json"]
+    found = [json.loads(line) for line in stomprelay(*command).stdout.splitlines()]
+    kept = [each for each in found if each["relay"] == "compare"]
+    assert len([each for each in kept if each.get("command") == "MESSAGE"]) == MESSAGES
+    [event] = [each for each in kept if each.get("event") == "compared"]
+    assert event["facts"]["destination"] == shadow.queue
