@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 from stomprelay.journal.capture import Records
 from stomprelay.journal.follow import Follower
 from stomprelay.journal.records import Record
+from stomprelay.journal.schema import Context
 from stomprelay.move.compare import Compare
 from stomprelay.move.drain import Close, Done, Drain, End, Hold, Open, Request, Wake, Write
 from stomprelay.relay.model.counters import Counters
@@ -316,11 +317,11 @@ class Comparing(Performing):
         await super().closed()
         if self._records is None:
             return
-        began = time.time() - self._seconds()
+        began, context = time.time() - self._seconds(), Context(listener="compare").encode()
         for destination, since in self.core.comparison.since.items():
             times = {"since": int(since * 1e9), "until": int((began + self.core.until) * 1e9)}
             facts = {"destination": destination, **times}
-            self._records.event(b"", COMPARED, f"{destination} was compared", facts)
+            self._records.event(context, COMPARED, f"{destination} was compared", facts)
         await self._records.stopService()
 
     def _look(self) -> None:
