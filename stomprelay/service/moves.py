@@ -144,7 +144,8 @@ class Moves(Service):
 
     # Configuration
 
-    def read(self, config: Config) -> Phases:
+    @staticmethod
+    def read(config: Config) -> Phases:
         """Return the phases in a configuration's file. Raises `ConfigError`."""
         if config.moves_file is None or not os.path.lexists(config.moves_file):
             return {}

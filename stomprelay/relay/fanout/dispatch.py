@@ -10,7 +10,7 @@ from stomprelay.relay.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
 from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
-from stomprelay.relay.model.move import COPY, SHADOW, Move
+from stomprelay.relay.model.move import COPY, Mark, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.session import Session, cost
@@ -80,12 +80,15 @@ VOTES: Final = RECEIPTS + b"vote-"
 
 @dataclass(slots=True, eq=False, repr=False)
 class Dispatch:
-    """Sends each frame of a client to the members that it is for, and opens a confirmation for each receipt."""
+    """Sends each frame of a client to the members that it is for, and opens a confirmation for each receipt. `number`:
+    that of the frame, counted from CONNECT, which is 0. The caller must set it before `send`.
+    """
 
     _session: Session
     _outbox: Outbox
     _router: Router
     _confirmations: Confirmations[Member]
+    number: int = 0
     _copies: int = 0
     _asked: int = 0
     _memo: tuple[bytes, Member] | None = None
@@ -185,8 +188,8 @@ class Dispatch:
             if placement is not None and member not in placement.copies:
                 member.compose(BEGIN, placement.headers)
                 placement.copies.append(member)
-            self._copies += 1
-            mark = b"%b%b%d" % (self._session.name, SHADOW, self._copies)
+            body = memoryview(frame.data)[frame.body : frame.end]
+            mark = Mark.of(self._session.name, self.number, body).value
             lines = _ASKING.sub(b"", frame.data[frame.head - 1 : frame.body])
             member.send(frame.with_lines(lines).with_header(COPY, mark))
             move.copied += 1

@@ -187,7 +187,7 @@ class Fanout:
         leaves = self._client.gone or self.disconnect is not DisconnectState.NONE
         if self._router.behind and not leaves:
             self._follow(now)
-        count = 0
+        count, before = 0, self._session.client_frames
         frames = self._client.decoder.frames()
         if self.guard.active:
             frames = self.guard.judged(frames, self._client.dialect)
@@ -203,6 +203,7 @@ class Fanout:
                     self._frame = frame.wire
                     self._begin_disconnect(self.disconnect_receipt)
                     break
+                self._dispatch.number = before + self.guard.taken + count
                 self._dispatch.send(frame)
         finally:
             self._session.client_sent(count)

@@ -3,12 +3,43 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
+from zlib import crc32
 
 COPY: Final = b"relay-copy"
 """A header with the same value in all copies of a SEND, so that consumers recognise copies."""
 SHADOW: Final = b"-shadow-"
-"""The middle of the value for what NEW gets in the phase `shadow`, between the session's name and a number."""
+"""What is in the value of `relay-copy` of each copy that NEW gets in the phase `shadow`, and of no other message."""
+
+
+class Mark(NamedTuple):
+    """What the value of `relay-copy` says of the SEND that was copied: its `session`, its `number` among the client's
+    frames (as in the journal), and the CRC-32 of its body.
+    """
+
+    session: bytes
+    number: int
+    check: int
+
+    @classmethod
+    def of(cls, session: bytes, number: int, body: bytes | memoryview) -> "Mark":
+        """Return the mark of a SEND."""
+        return cls(session, number, crc32(body))
+
+    @property
+    def value(self) -> bytes:
+        """The mark as the value of a header."""
+        return b"%b%b%d-%08x" % (self.session, SHADOW, self.number, self.check)
+
+    @classmethod
+    def parse(cls, value: bytes) -> "Mark | None":
+        """Return the mark in a value of `relay-copy`; None if that is not of a copy of the phase `shadow`."""
+        session, found, rest = value.rpartition(SHADOW)
+        number, _, check = rest.partition(b"-")
+        try:
+            return cls(session, int(number), int(check, 16)) if found else None
+        except ValueError:
+            return None
 
 
 class Phase(Enum):

@@ -1,12 +1,13 @@
 """A move of destinations from OLD (broker a) to NEW (broker b), phase by phase, and back."""
 
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from stomprelay.relay import inputs
 from stomprelay.relay.model.listener import Listener, Match, Route
-from stomprelay.relay.model.move import Move, Phase
+from stomprelay.relay.model.move import Mark, Move, Phase
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import listener
@@ -50,8 +51,10 @@ class Moving:
 
 
 def copy(number: int, body: bytes = b"") -> bytes:
-    """What NEW gets of a SEND in the phase `shadow`."""
-    return send(body).replace(b"SEND\n", b"SEND\nrelay-copy:relay-session-shadow-%d\n" % number)
+    """What NEW gets in the phase `shadow` of a SEND that is this frame of the client, CONNECT not counted."""
+    mark = Mark.of(b"relay-session", number, body).value
+    assert Mark.parse(mark) == (b"relay-session", number, crc32(body))
+    return send(body).replace(b"SEND\n", b"SEND\nrelay-copy:%b\n" % mark)
 
 
 def test_all_phases() -> None:
@@ -64,7 +67,7 @@ def test_all_phases() -> None:
         play.client_said(b"")
         play.client_tells_broker(send(b"1"), at="a")
         play.broker_welcomes(at="b")
-        play.broker_gets(copy(1, b"1"), at="b")
+        play.broker_gets(copy(3, b"1"), at="b")
         moving.to("both")
         play.broker_gets(AT_A + b"\n", at="b")
         play.client_tells_broker(send(b"2"), at="a")
@@ -235,7 +238,7 @@ def test_copies_have_no_influence() -> None:
         moving.to("shadow")
         play.client_tells_broker(send(b"3"), at="a")  # the next phase tries again
         play.broker_welcomes(at="b")
-        play.broker_gets(copy(2, b"3"), at="b")
+        play.broker_gets(copy(3, b"3"), at="b")
         play.broker_goes(at="b")
         assert moving.standing() == (True, "it was lost")
         play.client_tells_broker(send(b"4"), at="a")
