@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stomprelay.relay.effects import NewHead
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.relay.model.mapping import MAPPED, PLACED, PLACING, BrokerMap, First
+from stomprelay.relay.model.mapping import MAPPED, PLACED, PLACING, BrokerMap
 from stomprelay.relay.model.names import LONGEST
 from stomprelay.relay.model.profile import AUTO as AUTO_PROFILE
 from stomprelay.relay.model.profile import GENERIC, PROFILES, Profile, detect
+from stomprelay.relay.model.selector import First
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.handshake import Accord, Credentials, Offer, OwnHeader
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.recent import ids_of
 from stomprelay.session.session import Session
-from stomprelay.session.subscriptions import AUTO, MADE, MODES
+from stomprelay.session.subscriptions import AUTO, CUMULATIVE, MADE, MODES, Subscription
 from stomprelay.wire.decoder import compiled
 from stomprelay.wire.dialect import DIALECTS, PROTOCOL_HEADERS, V1_1, DeliveryNaming, Dialect, Headers, up_to
 from stomprelay.wire.errors import FrameError, ProtocolError, Refused, StompError
@@ -148,7 +149,7 @@ _RECEIPT_ALONE: Final = [RECEIPT_HEADER]
 
 def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     """SEND: remove headers that only a broker may set. Record the receipt, if there is one, as owed, unless the session
-    is `tracked`: then its resender does so.
+    `resends`: then its resender does so.
     """
     found = _SPECIAL.findall(frame.data, frame.head - 1, frame.body)
     if not found:
@@ -156,7 +157,7 @@ def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     if RECEIPT_HEADER in found:
         receipt = frame.header(RECEIPT_HEADER, bridge.source)
         assert receipt is not None
-        if not bridge.tracked:
+        if not bridge.resends:
             opened = session.transactions
             session.owed(receipt, frame.header(TRANSACTION, bridge.source) if opened else None)
         if found == _RECEIPT_ALONE:
@@ -241,16 +242,19 @@ def name_delivery(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
         return NOTHING
     if transaction is not None:
         transaction.acknowledged = True
+    message_id, ack = delivery.message_id, delivery.ack
+    if frame.command is ACK and delivery.covers is not None:
+        message_id, ack = delivery.covers
     if bridge.alike:
-        return _renamed(frame, delivery, source)
+        return _renamed(frame, message_id, ack, source)
     if target.delivery is DeliveryNaming.ACK:
-        if delivery.ack is None:
+        if ack is None:
             command = frame.command.decode()
             raise Refused(f"{command} is not possible", "the broker gave the message no ack header")
-        return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
+        return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, ack),))
     return Edit(
         (ID, MESSAGE_ID, SUBSCRIPTION),
-        ((SUBSCRIPTION, delivery.subscription.id), (MESSAGE_ID, delivery.message_id)),
+        ((SUBSCRIPTION, delivery.subscription.id), (MESSAGE_ID, message_id)),
     )
 
 
@@ -298,15 +302,15 @@ def _row(frame: Frame, names: tuple[bytes, ...]) -> bytes | None:
     return None if None in values else b"%b\n" * len(values) % tuple(values)
 
 
-def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
-    """Both versions name deliveries alike: return the edit that puts the broker's name in place of a token."""
+def _renamed(frame: Frame, message_id: bytes, ack: bytes | None, source: Dialect) -> Edit:
+    """Both versions name deliveries alike: return the edit that puts the broker's name in place of the client's."""
     if source.delivery is not DeliveryNaming.ACK:
-        if frame.header(MESSAGE_ID, source) == delivery.message_id:
+        if frame.header(MESSAGE_ID, source) == message_id:
             return AS_IT_IS
-        return Edit((MESSAGE_ID,), ((MESSAGE_ID, delivery.message_id),))
-    if delivery.ack is None or frame.header(ID, source) in (None, delivery.ack):
+        return Edit((MESSAGE_ID,), ((MESSAGE_ID, message_id),))
+    if ack is None or frame.header(ID, source) in (None, ack):
         return AS_IT_IS  # one without an id is the broker's to judge
-    return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
+    return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, ack),))
 
 
 def said(frame: Frame, source: Dialect) -> bytes | None:
@@ -400,6 +404,42 @@ def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     return Edit(drop, add) if drop or add else AS_IT_IS
 
 
+def settle(frame: Frame, subscription: Subscription, source: Dialect, session: Session) -> None:
+    """Settle a MESSAGE that its client is not sent: by an ACK in `Session.own`, or by the client's next ACK."""
+    if subscription.ack == AUTO:
+        return
+    if subscription.ack == CUMULATIVE:
+        message_id, ack = frame.header(MESSAGE_ID, source), frame.header(ACK_HEADER, source)
+        if session.ledger.passed_over(subscription, message_id or b"", ack):
+            return
+    names = [(each, ACK_HEADER if each == ID else each) for each in ACKNOWLEDGED[source.delivery]]
+    lines = [b"%b:%b\n" % (name, frame.raw(header) or b"") for name, header in names]
+    session.own += b"%b\n%b\n%b" % (ACK, b"".join(lines), END)
+
+
+def _selecting(step: Editing) -> Editing:
+    """Return the step of MESSAGEs for a bridge that applies selectors."""
+
+    def select(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
+        spoken, source = bridge.spoken, bridge.source
+        if spoken is not None and session.subscriptions.selecting:
+            drop, add, _ = bridge.mapped(MESSAGE, lambda name: frame.header(name, source), session)
+            known = dict.fromkeys(drop) | dict(reversed(add))
+
+            def first(name: bytes) -> bytes | None:
+                return known[name] if name in known else frame.header(name, source)
+
+            place = first(DESTINATION) or b""
+            subscription = session.subscriptions.delivered(first(SUBSCRIPTION), place)
+            if subscription is not None and not spoken.wanted(subscription, first):
+                session.counters["messages_filtered"] += 1
+                settle(frame, subscription, source, session)
+                return NOTHING
+        return step(bridge, frame, session)
+
+    return select
+
+
 def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
     """Raise `Refused` if the other version lacks the command; otherwise `ProtocolError`, for an unknown delivery."""
     command = frame.command.decode()
@@ -466,7 +506,8 @@ def _having(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
 class Bridge:
     """Translates frames of `source` for a leg of `target`. It has no state, so one bridge serves many sessions.
 
-    `selectors`: the broker applies selectors. `tracked`: the relay records MESSAGEs, because the session may move.
+    `selectors`: the broker applies selectors. `resends`: the session may move. `tracked`: the relay records MESSAGEs,
+    because of that, or because it applies selectors (`filters`).
     `judges`: the versions differ, so the bridge must refuse frames that it cannot translate. Between equal versions the
     broker decides. `alike`: both sides name deliveries alike. `spelling` respells runs, if the bridge judges. `facing`:
     the broker's dialect, if frames pass to the broker as they came. `names`: the versions differ, and the target names
@@ -489,7 +530,9 @@ class Bridge:
         self.source = source
         self.target = target
         self.loss = loss
-        self.tracked = tracked
+        self.filters = spoken is not None and spoken.filter is not None
+        self.resends = tracked
+        self.tracked = tracked = tracked or self.filters
         self.steps: dict[bytes, Editing] = {
             command: step.edit
             for step in STEPS
@@ -503,6 +546,8 @@ class Bridge:
                 self.steps[command] = refuse
         if spoken is not None:
             self.steps |= {command: _mapped(self.steps.get(command)) for command in MAPPED}
+        if self.filters:
+            self.steps[MESSAGE] = _selecting(self.steps[MESSAGE])
         self.selectors = selectors
         self.spoken = spoken
         self.stripped = () if spoken is None else spoken.stripped
@@ -535,7 +580,7 @@ class Bridge:
             self.target,
             self.loss,
             selectors=self.selectors,
-            tracked=self.tracked,
+            tracked=self.resends,
             spoken=self.spoken,
         )
         other.steps = steps
@@ -964,7 +1009,8 @@ def to_client(
     bridge = bridges.to_client
     accounted = (bridge.tracked or bridge.names) and session.subscriptions.acknowledging > 0
     naming = bridge.source.delivery if accounted else None
-    rules = _rules_to_client(bridge, naming, receipts=receipts, ours=ours is not None)
+    selecting = bridge.filters and session.subscriptions.selecting > 0
+    rules = _rules_to_client(bridge, naming, receipts=receipts, ours=ours is not None, selecting=selecting)
 
     def takes(run: Run) -> bool:
         if run.rule.command == RECEIPT:
@@ -976,26 +1022,34 @@ def to_client(
             session.received_all(given)
             return True
         width = len(run.rule.wants)
+        if selecting and any(
+            session.subscriptions.selects(bridge.source.decode(SUBSCRIPTION, id))
+            for id in ids_of(run.values, width)
+        ):
+            return False
         if bridge.spoken is not None:
             width -= 1
             if not _renamed_back(run, bridge, session, width):
                 return False
         if bridge.judges:
             return _delivered(run, bridge, session, width)
-        return not width or session.delivered(run.values, width, run.count)
+        return not accounted or session.delivered(run.values, width, run.count)
 
     return Passing(rules, takes)
 
 
 @cache
-def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool) -> Rules:
+def _rules_to_client(
+    bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool, selecting: bool
+) -> Rules:
     """Return the rules of `to_client`. `naming`: how deliveries are named; None if deliveries are not recorded."""
     if bridge.judges:
         wants = (SUBSCRIPTION,) if naming is None or not bridge.names else DELIVERED[naming]
         unless = OWN if ACK_HEADER in wants else (ACK_HEADER, *OWN)
         message = Rule(MESSAGE, unless, wants, parts=True)
     else:
-        message = Rule(MESSAGE, OWN, () if naming is None else DELIVERED[naming])
+        selected = (SUBSCRIPTION,) if selecting else ()
+        message = Rule(MESSAGE, OWN, selected if naming is None else DELIVERED[naming])
     if bridge.spoken is not None:
         placed = (*message.unless, *PLACED[1:], *bridge.spoken.touched(MESSAGE))
         message = message._replace(unless=placed, wants=(*message.wants, DESTINATION), parts=True)

@@ -175,7 +175,9 @@ class Single:
         receipts = self._resender is None and self.disconnect is DisconnectState.NONE
         asks = self._resender is not None and self._link.upstream.confirm
         ours = self._resender.received_all if self._resender is not None and asks else None
-        state = session.subscriptions.acknowledging > 0, receipts, connection.leg.decoder.trails
+        subscriptions = session.subscriptions
+        kinds = subscriptions.acknowledging > 0, subscriptions.selecting > 0
+        state = *kinds, receipts, connection.leg.decoder.trails
         found = self._from
         if found is None or found[0] != state:
             passing = straight = to_client(connection.bridges, session, receipts=receipts)
@@ -184,7 +186,7 @@ class Single:
             if self.counter is not None:
                 passing = queue_runs(passing, self._link.queue_gave)
                 straight = queue_runs(straight, self._link.queue_gave)
-            found = self._from = state, passing, Pass(connection.leg, self._client, straight, state[2])
+            found = self._from = state, passing, Pass(connection.leg, self._client, straight, state[-1])
         return found[1], found[2]
 
     # Frames of the client
@@ -339,6 +341,8 @@ class Single:
             data = joiner.take(trails=broker.decoder.trails)
             if data:
                 self._outbox.send(self._client, data, now)
+            if session.own:
+                self._outbox.send(broker, session.take_own(), now)
             if self._resender is not None and self._resender.unconfirmed.committing.late:
                 give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe and link.up:

@@ -287,6 +287,8 @@ class Fanout:
             data = joiner.take(trails=leg.decoder.trails)
             if data:
                 self._outbox.send(self._client, data, now)
+            if session.own:
+                self._outbox.send(leg, session.take_own(), now)
             self._quorum.confirmed_late(member, now)
 
     @staticmethod

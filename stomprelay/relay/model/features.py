@@ -25,6 +25,7 @@ class Unit(Enum):
     TYPED = "a selector that compares text with numbers only behind CONVERSION"
 
 
+SELECTORS: Final = "selectors"
 CONVERSION: Final = b"convert_string_expressions:"
 """Begins a selector that compares text with numbers."""
 
@@ -93,7 +94,7 @@ FEATURES: Final = (
         None,
     ),
     _feature(
-        "selectors",
+        SELECTORS,
         (SUBSCRIBE,),
         Said(b"selector", Unit.CONVERTING),
         Said(b"selector", Unit.TYPED),

@@ -277,9 +277,7 @@ class _Reader:
 
     def _between(self, value: _Part, low: _Part, high: _Part, *, negated: bool) -> _Part:
         signs = ("<", ">") if negated else (">=", "<=")
-        parts = [
-            self._ordered(sign, value, limit).of for sign, limit in zip(signs, (low, high), strict=True)
-        ]
+        parts = [self._ordered(sign, value, limit).of for sign, limit in zip(signs, (low, high), strict=True)]
 
         def between(first: First) -> Value:
             found = [each(first) for each in parts]
