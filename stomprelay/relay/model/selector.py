@@ -1,4 +1,4 @@
-"""Selectors, as ActiveMQ and Artemis read them, for brokers that have none. `tests/relay/model/selectors.txt` has what
+"""Selectors, as ActiveMQ and Artemis read them, for brokers that have none. `tests/selectors.txt` has what
 both products answer, cell by cell.
 """
 
@@ -58,12 +58,12 @@ _RESERVED: Final = frozenset(
 )
 _END: Final = ("end", "its end")
 _PREFIXES: Final = {
-    CONVERSION.decode(): "convert",
-    "hyphenated_props:": "dash",
-    "no_" + CONVERSION.decode(): "",
-    "no_hyphenated_props:": "",
+    CONVERSION.decode(): ("convert", True),
+    "hyphenated_props:": ("dash", True),
+    "no_" + CONVERSION.decode(): ("convert", False),
+    "no_hyphenated_props:": ("dash", False),
 }
-"""What may begin a selector of Artemis."""
+"""What may begin a selector of Artemis, and the option that it sets."""
 
 _INT: Final = 1 << 31
 _LONG: Final = 1 << 63
@@ -123,12 +123,12 @@ class _Reader:
 
     def __init__(self, said: str, *, classic: bool) -> None:
         self._classic = classic
-        options = {"convert"} if classic else set()
+        options = {"convert": classic, "dash": False}
         while not classic and (prefix := next((each for each in _PREFIXES if said.startswith(each)), None)):
             said = said[len(prefix) :]
-            options.add(_PREFIXES[prefix])
-        self._converts = "convert" in options
-        self._words = [*self._split(said, _DASHED if "dash" in options else _WORDS), _END]
+            options.update([_PREFIXES[prefix]])
+        self._converts = options["convert"]
+        self._words = [*self._split(said, _DASHED if options["dash"] else _WORDS), _END]
         self._words.reverse()
         self._depth = 0
 
