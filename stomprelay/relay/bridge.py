@@ -180,8 +180,11 @@ def watch(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 def count_selector(bridge: "Bridge", headers: Headers, session: Session) -> None:
     """Count a SUBSCRIBE whose selector the broker will ignore."""
-    if not bridge.selectors and any(name == SELECTOR for name, _ in headers):
-        session.counters["selector_ignored"] += 1
+    if bridge.selectors:
+        return
+    names = dict(reversed(headers))
+    applied = bridge.spoken is not None and bridge.spoken.applies(names.get(DESTINATION, b""))
+    session.counters["selector_ignored"] += SELECTOR in names and not applied
 
 
 def _judge_subscribe(bridge: "Bridge", headers: Headers, session: Session) -> None:

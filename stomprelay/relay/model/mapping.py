@@ -363,9 +363,13 @@ class BrokerMap:
             self._durable(self.durable, drop, add, first, session)
         return Change(tuple(drop), tuple(add))
 
+    def applies(self, place: bytes) -> bool:
+        """Whether the relay applies the selectors of subscriptions to a client's destination."""
+        return self.filter is not None and self.filter.fullmatch(place) is not None
+
     def _selector(self, place: bytes | None, said: bytes | None) -> Callable[[First], bool] | None:
         """Return the test of a selector that the relay applies. Raises `Refused` for one that it cannot apply."""
-        if said is None or self.filter is None or self.filter.fullmatch(place or b"") is None:
+        if said is None or not self.applies(place or b""):
             return None
         return selector(said, self.clients or "")
 

@@ -184,7 +184,7 @@ class Judge:
             wanted = "/topic/*" if topic else _shown(place)
             names = sorted({*self._settings.filter, wanted})
             setting = f"filter = [{', '.join(map(_quoted, names))}]"
-            if self._spoken.filter is not None and self._spoken.filter.fullmatch(place):
+            if self._spoken.applies(place):
                 if topic:
                     return Finding(feature, Verdict.MAPPED, place, "the relay applies them")
                 return Finding(feature, Verdict.CHOSEN, place, "what does not match is dropped", setting)
