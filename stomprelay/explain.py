@@ -144,6 +144,8 @@ class Explanation:
             return
         if out == said:
             yield f"{_PARAGRAPH}goes out as it came"
+        elif not out:
+            yield f"{_PARAGRAPH}is not sent on"
         else:
             yield f"{_PARAGRAPH}goes out as"
             yield _frame(out)
@@ -151,6 +153,9 @@ class Explanation:
                 yield f"{_PARAGRAPH}handshake: each leg settles its own version and heart-beats"
             else:
                 yield from self._reasons(frame, said, out, bridge)
+        if own := self._session.take_own():
+            yield f"{_PARAGRAPH}the relay sends the broker"
+            yield _frame(own)
         for name, count in self._counters.items():
             if count != before[name]:
                 yield f"{_PARAGRAPH}counted: {name} +{count - before[name]} ({COUNTERS[name]})"

@@ -10,7 +10,7 @@ PLACES: Final = ("activemq", "artemis", "artemis_converting")
 
 
 class Answer(NamedTuple):
-    """What a broker answers: the messages that fit, or an ERROR. `usable`: None is one at the SEND. `refused`: the relay
+    """What a broker answers: the messages that fit, or an ERROR. `usable`: no SEND got an ERROR. `refused`: the relay
     refuses the selector, or answers otherwise.
     """
 

@@ -5,7 +5,7 @@ from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import ClassVar, Final, Literal
 
-from stomprelay.relay.bridge import ACKNOWLEDGED, Tracer
+from stomprelay.relay.bridge import Tracer, acknowledgement
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted
 from stomprelay.relay.fanout.dispatch import Dispatch
@@ -29,14 +29,11 @@ from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.errors import Refused, StompError
-from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (
-    ACK,
-    ACK_HEADER,
     DESTINATION,
     DISCONNECT,
     ERROR,
-    ID,
     MESSAGE,
     MESSAGE_HEADER,
     RECEIPT,
@@ -317,11 +314,7 @@ class Fanout:
             return True
         if session.ledger.owes(subscription):
             return False  # its ACK could cover what the client has not acknowledged; it is marked
-        headers = [
-            (name, frame.header(ACK_HEADER if name == ID else name, leg.dialect) or b"")
-            for name in ACKNOWLEDGED[leg.dialect.delivery]
-        ]
-        self._outbox.send(leg, compose(ACK, headers, leg.dialect), now)
+        self._outbox.send(leg, acknowledgement(frame, leg.dialect), now)
         return True
 
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
