@@ -92,3 +92,44 @@ def test_what_the_relay_answers(place: str, queue: str, before_rabbitmq: dict[st
         for cell, came in found
         if (came != cell.answer._replace(refused=False)) is not cell.answer.refused and not cell.answer.error
     } == {}
+
+
+def test_acks_at_rabbitmq(queue: str, rabbitmq: RabbitMQ, before_rabbitmq: dict[str, int]) -> None:
+    """A durable subscription with cumulative ACKs and a prefetch of two: all that fits comes, what is not acknowledged
+    comes again, and nothing else is left.
+    """
+    topic, name = queue.replace("/queue/", "/topic/"), queue.rpartition("/")[2]
+
+    def reader() -> Talker:
+        talker = Talker.to(before_rabbitmq["activemq"])
+        talker.write(f"CONNECT\naccept-version:1.2\nhost:/\nclient-id:{name}\n\n\0".encode())
+        assert talker.frame().startswith(b"CONNECTED\n")
+        talker.ask(
+            "SUBSCRIBE",
+            destination=topic,
+            id="1",
+            ack="client",
+            selector="n BETWEEN 10 AND 19 OR n = 40",
+            **{"activemq.subscriptionName": "s", "activemq.prefetchSize": "2"},
+        )
+        return talker
+
+    with reader() as first, Talker.at(before_rabbitmq["activemq"]) as sender:
+        for number in range(40):
+            sender.ask("SEND", str(number).encode(), destination=topic, n=str(number))
+        for number in range(10, 19):
+            message = first.message()
+            assert body(message) == str(number).encode()
+            first.acknowledge(message)
+        assert body(first.message()) == b"19"
+    with reader() as second, Talker.at(before_rabbitmq["activemq"]) as sender:
+        sender.ask("SEND", b"end", destination=topic, n="40")
+        for expected in (b"19", b"end"):
+            message = second.message()
+            assert body(message) == expected
+            second.acknowledge(message)
+        second.leave()
+    with Talker.at(rabbitmq.port) as direct:
+        direct.ask("SUBSCRIBE", destination=f"/amq/queue/stomp-subscription-{name}.s", id="1")
+        direct.ask("SEND", b"x", destination=topic)
+        assert body(direct.message()) == b"x"
