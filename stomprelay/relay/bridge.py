@@ -425,27 +425,22 @@ def settle(frame: Frame, subscription: Subscription, source: Dialect, session: S
     session.own += acknowledgement(frame, source)
 
 
-def _selecting(step: Editing) -> Editing:
-    """Return the step of MESSAGEs for a bridge that applies selectors."""
+def _passes_over(bridge: "Bridge", frame: Frame, mapped: Edit, session: Session) -> bool:
+    """Whether a MESSAGE does not fit its client's selector. Then it is settled. `mapped`: as the client knows it."""
+    spoken, source = bridge.spoken, bridge.source
+    if spoken is None or not (bridge.filters and session.subscriptions.selecting):
+        return False
+    known = dict.fromkeys(mapped.drop) | dict(reversed(mapped.add))
 
-    def select(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-        spoken, source = bridge.spoken, bridge.source
-        if spoken is not None and session.subscriptions.selecting:
-            drop, add, _ = bridge.mapped(MESSAGE, lambda name: frame.header(name, source), session)
-            known = dict.fromkeys(drop) | dict(reversed(add))
+    def first(name: bytes) -> bytes | None:
+        return known[name] if name in known else frame.header(name, source)
 
-            def first(name: bytes) -> bytes | None:
-                return known[name] if name in known else frame.header(name, source)
-
-            place = first(DESTINATION) or b""
-            subscription = session.subscriptions.delivered(first(SUBSCRIPTION), place)
-            if subscription is not None and not spoken.wanted(subscription, first):
-                session.counters["messages_filtered"] += 1
-                settle(frame, subscription, source, session)
-                return NOTHING
-        return step(bridge, frame, session)
-
-    return select
+    subscription = session.subscriptions.delivered(first(SUBSCRIPTION), first(DESTINATION) or b"")
+    if subscription is None or spoken.wanted(subscription, first):
+        return False
+    session.counters["messages_filtered"] += 1
+    settle(frame, subscription, source, session)
+    return True
 
 
 def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
@@ -462,6 +457,8 @@ def _mapped(step: Editing | None) -> Editing:
     def map_frame(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
         source = bridge.source
         mapped = bridge.mapped(frame.command, lambda name: frame.header(name, source), session)
+        if frame.command is MESSAGE and _passes_over(bridge, frame, mapped, session):
+            return NOTHING
         edit = AS_IT_IS if step is None else step(bridge, frame, session)
         if edit is NOTHING or mapped == AS_IT_IS:
             return edit
@@ -554,8 +551,6 @@ class Bridge:
                 self.steps[command] = refuse
         if spoken is not None:
             self.steps |= {command: _mapped(self.steps.get(command)) for command in MAPPED}
-        if self.filters:
-            self.steps[MESSAGE] = _selecting(self.steps[MESSAGE])
         self.selectors = selectors
         self.spoken = spoken
         self.stripped = () if spoken is None else spoken.stripped
