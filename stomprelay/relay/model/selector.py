@@ -1,43 +1,35 @@
-"""Selectors, as ActiveMQ and Artemis read them, for brokers that have none. `tests/selectors.txt` has what
-both products answer, cell by cell.
+"""Selectors, as ActiveMQ and Artemis read them, for brokers that have none. `tests/selectors.txt` has what both
+products answer, cell by cell.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import lru_cache
-from operator import add, ge, gt, le, lt, mul, sub
+from functools import lru_cache, partial
+from operator import add, ge, gt, le, lt, mul, not_, sub
 from typing import Final, NamedTuple, NoReturn
 
 from stomprelay.relay.model.features import ACTIVEMQ, CONVERSION
 from stomprelay.wire.errors import Refused
-from stomprelay.wire.names import DESTINATION, SUBSCRIPTION
 
 First = Callable[[bytes], bytes | None]
 """A function that returns the first value of a header of a MESSAGE, decoded; None without this header."""
 Value = str | int | float | bool | Decimal | None
-_Of = Callable[[First], Value]
-_Word = tuple[str, str]
-"""A word of a selector: its kind, and its text."""
+"""What a part of a selector is for a message. None: it is unknown."""
 
 LONGEST: Final = 2048
 """The most bytes of a selector."""
 _DEEPEST: Final = 32
-"""How deep a selector's parts may be within one another, parts joined by AND or OR not counted."""
-
-
-class _NoAnswer(Exception):
-    """The message has a value with which the selector cannot be worked out: it does not match."""
+"""How many parts of a selector may be within one another."""
 
 
 class _Part(NamedTuple):
-    """A part of a selector. `of`: returns its value for a message. `condition`: the value is true, false or unknown
-    (None). `name`: it is the name of a header. `constant`: it has this value for every message. `depth`: how many parts
-    are within one another.
+    """A part of a selector. `of` returns its value for a message. `condition`: the value is true, false or unknown.
+    `name`: it is the name of a header. `constant`: the value, if it is the same for all messages.
     """
 
-    of: _Of
+    of: Callable[[First], Value]
     condition: bool = False
     name: bool = False
     constant: tuple[Value, ...] = ()
@@ -56,7 +48,7 @@ _DASHED: Final = re.compile(_WORDS.pattern.replace("[A-Za-z0-9_$]*", "[A-Za-z0-9
 _RESERVED: Final = frozenset(
     ["NOT", "AND", "OR", "BETWEEN", "LIKE", "ESCAPE", "IN", "IS", "TRUE", "FALSE", "NULL", "XPATH", "XQUERY"]
 )
-_END: Final = ("end", "its end")
+_CONSTANTS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 _PREFIXES: Final = {
     CONVERSION.decode(): ("convert", True),
     "hyphenated_props:": ("dash", True),
@@ -65,61 +57,54 @@ _PREFIXES: Final = {
 }
 """What may begin a selector of Artemis, and the option that it sets."""
 
-_INT: Final = 1 << 31
-_LONG: Final = 1 << 63
-_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
-_FLOAT: Final = re.compile(r"[\0- ]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?[\0- ]*")
+
+def _text(said: bytes | None) -> Value:
+    return None if said is None else said.decode("utf-8", "surrogateescape")
 
 
-def _whole(header: bytes, default: int) -> _Of:
-    def value(first: First) -> Value:
-        said = first(header)
-        return int(said) if said is not None and said.isdigit() and len(said) < 19 else default
-
-    return value
+def _whole(default: int, said: bytes | None) -> Value:
+    return int(said) if said is not None and said.isdigit() and len(said) < 19 else default
 
 
-def _flag(header: bytes, yes: Value, no: Value) -> _Of:
-    return lambda first: yes if first(header) == b"true" else no
+def _flag(yes: Value, no: Value, said: bytes | None) -> Value:
+    return yes if said == b"true" else no
 
 
-def _text(header: bytes) -> _Of:
-    def value(first: First) -> Value:
-        said = first(header)
-        return None if said is None else said.decode("utf-8", "surrogateescape")
-
-    return value
-
-
-_BOTH: Final = {"JMSType": _text(b"type"), "JMSCorrelationID": _text(b"correlation-id")}
-_KNOWN: Final[dict[bool, dict[str, _Of]]] = {
-    True: {
-        **_BOTH,
-        "JMSPriority": _whole(b"priority", 4),
-        "JMSExpiration": _whole(b"expires", 0),
-        "JMSDeliveryMode": _flag(b"persistent", "PERSISTENT", "NON_PERSISTENT"),
-        "JMSRedelivered": _flag(b"redelivered", True, False),
-        "JMSXGroupID": _text(b"JMSXGroupID"),
-    },
-    False: {
-        **_BOTH,
-        "AMQPriority": _whole(b"priority", 4),
-        "AMQExpiration": _whole(b"expires", 0),
-        "AMQDurable": _flag(b"persistent", "DURABLE", "NON_DURABLE"),
-    },
+_Known = dict[str, tuple[bytes, Callable[[bytes | None], Value]]]
+_BOTH: Final[_Known] = {"JMSType": (b"type", _text), "JMSCorrelationID": (b"correlation-id", _text)}
+_CLASSIC: Final[_Known] = {
+    **_BOTH,
+    "JMSPriority": (b"priority", partial(_whole, 4)),
+    "JMSExpiration": (b"expires", partial(_whole, 0)),
+    "JMSDeliveryMode": (b"persistent", partial(_flag, "PERSISTENT", "NON_PERSISTENT")),
+    "JMSRedelivered": (b"redelivered", partial(_flag, True, False)),
+    "JMSXGroupID": (b"JMSXGroupID", _text),
 }
-"""The names that are no headers, for ActiveMQ and for Artemis. What another broker cannot know is missing."""
-_HIDDEN: Final = {
-    *("ack", "expires", "persistent", "priority", "receipt", "redelivered", "type"),
-    *(DESTINATION.decode(), SUBSCRIPTION.decode()),
+_ARTEMIS: Final[_Known] = {
+    **_BOTH,
+    "AMQPriority": (b"priority", partial(_whole, 4)),
+    "AMQExpiration": (b"expires", partial(_whole, 0)),
+    "AMQDurable": (b"persistent", partial(_flag, "DURABLE", "NON_DURABLE")),
 }
+"""The names that are no headers, with the headers that have their values. What only the product knows is missing."""
+_HIDDEN: Final = frozenset(
+    [
+        "ack",
+        "destination",
+        "expires",
+        "persistent",
+        "priority",
+        "receipt",
+        "redelivered",
+        "subscription",
+        "type",
+    ]
+)
 """The headers that selectors do not see."""
 
 
 class _Reader:
-    """Reads a selector from its words, each part by its method. `classic`: it is ActiveMQ's. `converts`: texts are
-    compared with numbers.
-    """
+    """Reads a selector, each part by its method. `classic`: it is ActiveMQ's; otherwise it is Artemis'."""
 
     def __init__(self, said: str, *, classic: bool) -> None:
         self._classic = classic
@@ -128,12 +113,13 @@ class _Reader:
             said = said[len(prefix) :]
             options.update([_PREFIXES[prefix]])
         self._converts = options["convert"]
-        self._words = [*self._split(said, _DASHED if options["dash"] else _WORDS), _END]
+        self._words = [*self._split(said, _DASHED if options["dash"] else _WORDS), ("end", "its end")]
         self._words.reverse()
         self._depth = 0
 
     @staticmethod
-    def _split(said: str, words: re.Pattern[str]) -> Iterable[_Word]:
+    def _split(said: str, words: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+        """Yield each word: its kind, and its text."""
         at = 0
         while at < len(said):
             found = words.match(said, at)
@@ -145,9 +131,9 @@ class _Reader:
             elif kind != "blank":
                 yield kind, text
 
-    def whole(self) -> _Of:
+    def whole(self) -> Callable[[First], Value]:
         """Return the condition that the selector is. Raises `Refused`."""
-        found = self._condition(self._either())
+        found = _condition(self._either())
         self._expect("end")
         return found.of
 
@@ -161,13 +147,6 @@ class _Reader:
         self._words.pop()
         return text
 
-    def _takes_not(self, *texts: str) -> tuple[str, bool]:
-        """Do as `_takes`, also if NOT is in front. Return also whether it is."""
-        negated = len(self._words) > 1 and self._words[-1] == ("word", "NOT") and self._words[-2][1] in texts
-        if negated:
-            self._words.pop()
-        return self._takes(*texts), negated
-
     def _expect(self, kind: str, text: str = "") -> str:
         found = self._words[-1]
         if found[0] != kind or text not in ("", found[1]):
@@ -178,20 +157,7 @@ class _Reader:
     def _string(self) -> str:
         return self._expect("text")[1:-1].replace("''", "'")
 
-    # Parts
-
-    @staticmethod
-    def _condition(part: _Part) -> _Part:
-        if part.condition:
-            return part
-        if not part.name:
-            _fail("it is no condition")
-
-        def cast(first: First) -> Value:
-            value = part.of(first)
-            return value if value is None or isinstance(value, bool) else False
-
-        return _made(cast, part)
+    # Parts, from what binds least
 
     def _either(self) -> _Part:
         return self._joined("OR", self._both, decides=True)
@@ -203,20 +169,7 @@ class _Reader:
         parts = [part()]
         while self._takes(word):
             parts.append(part())
-        if len(parts) == 1:
-            return parts[0]
-        conditions = [self._condition(each).of for each in parts]
-
-        def join(first: First) -> Value:
-            unknown = False
-            for each in conditions:
-                value = each(first)
-                if value is decides:
-                    return decides
-                unknown = unknown or value is None
-            return None if unknown else not decides
-
-        return _made(join, *parts)
+        return _join([*map(_condition, parts)], decides=decides) if len(parts) > 1 else parts[0]
 
     def _equality(self) -> _Part:
         left = self._comparison()
@@ -224,25 +177,25 @@ class _Reader:
             if sign == "IS":
                 negated = bool(self._takes("NOT"))
                 self._expect("word", "NULL")
-                left = _made(_is_null(left.of, negated=negated), left)
+                left = _is_null(left, negated=negated)
                 continue
             right = self._comparison()
             if (None,) in (left.constant, right.constant):
                 _fail("NULL is compared by IS")
             if left.constant and right.constant and left.condition and not right.condition:
                 _fail("TRUE and FALSE are compared with conditions only")
-            equal = self._equal(left.of, right.of)
-            left = _made(equal if sign == "=" else _not(equal), left, right)
+            equal = self._equal(left, right)
+            left = equal if sign == "=" else _applied(not_, equal)
         return left
 
-    def _equal(self, left: _Of, right: _Of) -> _Of:
+    def _equal(self, left: _Part, right: _Part) -> _Part:
         def equal(first: First) -> Value:
-            one, other = left(first), right(first)
-            if one is None or other is None:
-                return other is None if one is None and other is None else None if one is None else False
-            return self._order(one, other) == 0
+            one, other = left.of(first), right.of(first)
+            if one is None:
+                return True if other is None else None
+            return other is not None and self._order(one, other) == 0
 
-        return equal
+        return _Part(equal, condition=True, depth=_depth(left, right))
 
     def _comparison(self) -> _Part:
         left = self._sum()
@@ -250,40 +203,34 @@ class _Reader:
             if sign := self._takes("<", "<=", ">", ">="):
                 left = self._ordered(sign, left, self._sum())
                 continue
-            word, negated = self._takes_not("BETWEEN", "LIKE", "IN")
+            (_, word), (_, behind) = self._words[-1], self._words[-2] if len(self._words) > 1 else ("", "")
+            negated = word == "NOT" and behind in ("BETWEEN", "LIKE", "IN") and bool(self._takes("NOT"))
+            word = self._takes("BETWEEN", "LIKE", "IN")
             if word == "BETWEEN":
                 low = self._sum()
                 self._expect("word", "AND")
-                found = self._between(left, low, self._sum(), negated=negated)
-            elif word == "LIKE":
-                pattern = self._string()
-                matches = _like(pattern, self._string() if self._takes("ESCAPE") else None)
-                found = _made(_of_text(left.of, matches, other=False), left)
-            elif word == "IN":
-                if not left.name:
-                    _fail("IN is for the name of a header")
-                found = _made(_of_text(left.of, self._list().__contains__, other=None), left)
+                signs = zip(("<", ">") if negated else (">=", "<="), (low, self._sum()), strict=True)
+                left = _join([self._ordered(sign, left, limit) for sign, limit in signs], decides=negated)
+            elif word:
+                found = self._like(left) if word == "LIKE" else self._in(left)
+                left = _applied(not_, found) if negated else found
             else:
                 return left
-            left = found._replace(of=_not(found.of)) if negated and word != "BETWEEN" else found
 
-    def _list(self) -> frozenset[str]:
+    def _like(self, left: _Part) -> _Part:
+        pattern = self._string()
+        fits = _pattern(pattern, self._string() if self._takes("ESCAPE") else None)
+        return _applied(lambda value: isinstance(value, str) and fits(value), left)
+
+    def _in(self, left: _Part) -> _Part:
+        if not left.name:
+            _fail("IN is for the name of a header")
         self._expect("sign", "(")
-        texts = [self._string()]
+        texts = {self._string()}
         while self._takes(","):
-            texts.append(self._string())
+            texts.add(self._string())
         self._expect("sign", ")")
-        return frozenset(texts)
-
-    def _between(self, value: _Part, low: _Part, high: _Part, *, negated: bool) -> _Part:
-        signs = ("<", ">") if negated else (">=", "<=")
-        parts = [self._ordered(sign, value, limit).of for sign, limit in zip(signs, (low, high), strict=True)]
-
-        def between(first: First) -> Value:
-            found = [each(first) for each in parts]
-            return negated if negated in found else None if None in found else not negated
-
-        return _made(between, value, low, high)
+        return _applied(lambda value: value in texts if isinstance(value, str) else None, left)
 
     def _ordered(self, sign: str, left: _Part, right: _Part) -> _Part:
         for each in (left, right):
@@ -291,29 +238,27 @@ class _Reader:
                 _fail(f"only numbers are compared by {sign}")
         test = {"<": lt, "<=": le, ">": gt, ">=": ge}[sign]
 
-        def ordered(first: First) -> Value:
-            one = left.of(first)
-            other = None if one is None else right.of(first)
-            if one is None or other is None:
-                return None
+        def ordered(one: Value, other: Value) -> bool:
             order = self._order(one, other)
             return order is not None and test(order, 0)
 
-        return _made(ordered, left, right)
+        return _applied(ordered, left, right)
 
     def _order(self, one: Value, other: Value) -> int | None:
         """Return less than 0, 0 or more than 0, as the first value is less, equal or more; None: it cannot be told."""
-        left, right = self._like(one, other), self._like(other, one)
+        left, right = self._as(one, other), self._as(other, one)
         if left is None or right is None:
             return None
         return (left > right) - (left < right)  # type: ignore[operator]
 
-    def _like(self, value: Value, other: Value) -> Value:
+    def _as(self, value: Value, other: Value) -> Value:
         """Return a value as the type of another one, or of its own if the other one becomes that; None: as none."""
-        if type(value) is type(other) or (isinstance(other, str) and self._converts):
+        if type(value) is type(other):
             return value
-        if isinstance(value, str) and self._converts:
-            return _read(value, other)
+        if isinstance(other, str):
+            return value if self._converts else None
+        if isinstance(value, str):
+            return _read(value, other) if self._converts else None
         numbers = {type(value), type(other)} == {int, float}
         return float(value) if numbers and isinstance(value, int | float) else None
 
@@ -326,89 +271,121 @@ class _Reader:
     def _calculated(self, signs: tuple[str, ...], part: Callable[[], _Part]) -> _Part:
         left = part()
         while sign := self._takes(*signs):
-            right = part()
-            left = _made(self._calculation(sign, left.of, right.of), left, right, condition=False)
+            left = _applied(partial(self._calculate, sign), left, part(), condition=False)
         return left
 
-    def _calculation(self, sign: str, left: _Of, right: _Of) -> _Of:
-        def calculate(first: First) -> Value:
-            one = left(first)
-            other = None if one is None else right(first)
-            if one is None or other is None:
-                return None
-            if isinstance(one, str) and sign == "+":
-                return f"{one}{str(other).lower() if isinstance(other, bool) else other}"
-            return _CALCULATIONS[sign](self._number(one), self._number(other))
-
-        return calculate
+    def _calculate(self, sign: str, one: Value, other: Value) -> Value:
+        if isinstance(one, str) and sign == "+":
+            return f"{one}{str(other).lower() if isinstance(other, bool) else other}"
+        return _CALCULATIONS[sign](self._number(one), self._number(other))
 
     def _number(self, value: Value) -> int | float:
         if isinstance(value, str) and self._converts:
-            found = _read(value, 0.0 if "." in value else _LONG - 1)
-            if isinstance(found, int | float):
-                return found
-        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = _read(value, 0.0 if "." in value else _LONG - 1)
+        if type(value) is int or type(value) is float:
             return value
-        raise _NoAnswer
+        raise ArithmeticError(value)
 
     def _single(self) -> _Part:
         self._depth += 1
         if self._depth > _DEEPEST:
             _fail("it is too deep")
-        try:
-            sign = self._takes("+", "-", "NOT", "(")
-            if sign == "(":
-                found = self._either()
-                self._expect("sign", ")")
-                return found
-            if not sign:
-                return self._primary()
-            part = self._single()
-            if sign == "NOT":
-                part = self._condition(part)
-                return _made(_not(part.of), part)
-            return part if sign == "+" else _made(_negative(part.of), part, condition=False)
-        finally:
-            self._depth -= 1
+        sign = self._takes("+", "-", "NOT", "(")
+        if sign == "(":
+            found = self._either()
+            self._expect("sign", ")")
+        elif sign == "NOT":
+            found = _applied(not_, _condition(self._single()))
+        elif sign == "-":
+            found = _applied(_negative, self._single(), condition=False)
+        else:
+            found = self._single() if sign else self._primary()
+        self._depth -= 1
+        return found
 
     def _primary(self) -> _Part:
+        if word := self._takes(*_CONSTANTS):
+            return _constant(_CONSTANTS[word], condition=True)
         kind, text = self._words[-1]
-        constants: dict[str, Value] = {"TRUE": True, "FALSE": False, "NULL": None}
-        if kind == "word" and text in constants:
-            self._words.pop()
-            return _constant(constants[text], condition=True)
         if kind == "text":
             return _constant(self._string())
         if kind in ("whole", "float"):
             self._words.pop()
             return _constant(float(text) if kind == "float" else _literal(text))
         name = self._expect("name")
-        known = _KNOWN[self._classic].get(name)
+        known = (_CLASSIC if self._classic else _ARTEMIS).get(name)
         if known is None and name.startswith("JMS" if self._classic else ("JMS", "AMQ")):
             _fail(f"{name[:32]} is not known where the relay applies selectors")
-        hidden = name in _HIDDEN or (self._classic and name == "timestamp")
-        return _Part(known or ((lambda _: None) if hidden else _text(name.encode())), name=True)
+        if name in _HIDDEN or (self._classic and name == "timestamp"):
+            return _Part(lambda _: None, name=True)
+        header, value = known or (name.encode(), _text)
+        return _Part(lambda first: value(first(header)), name=True)
 
 
 def _fail(why: str) -> NoReturn:
     raise Refused("a selector cannot be applied", why)
 
 
-def _made(of: _Of, *parts: _Part, condition: bool = True) -> _Part:
-    depth = 1 + max(each.depth for each in parts)
+def _depth(*parts: _Part) -> int:
+    depth = 1 + max([each.depth for each in parts])
     if depth > 2 * _DEEPEST:
         _fail("it is too deep")
-    return _Part(of, condition, depth=depth)
+    return depth
 
 
 def _constant(value: Value, *, condition: bool = False) -> _Part:
     return _Part(lambda _: value, condition, constant=(value,))
 
 
+def _applied(does: Callable[..., Value], *parts: _Part, condition: bool = True) -> _Part:
+    """Return what a function returns for the values of parts; unknown, if one of them is."""
+
+    def of(first: First) -> Value:
+        values = []
+        for each in parts:
+            value = each.of(first)
+            if value is None:
+                return None
+            values.append(value)
+        return does(*values)
+
+    return _Part(of, condition, depth=_depth(*parts))
+
+
+def _join(conditions: list[_Part], *, decides: bool) -> _Part:
+    """Return whether one of the conditions has the value that `decides`."""
+
+    def join(first: First) -> Value:
+        unknown = False
+        for each in conditions:
+            value = each.of(first)
+            if value is decides:
+                return decides
+            unknown = unknown or value is None
+        return None if unknown else not decides
+
+    return _Part(join, condition=True, depth=_depth(*conditions))
+
+
+def _condition(part: _Part) -> _Part:
+    if not (part.condition or part.name):
+        _fail("it is no condition")
+    return part if part.condition else _applied(lambda value: value is True, part)
+
+
+def _is_null(part: _Part, *, negated: bool) -> _Part:
+    return _Part(lambda first: (part.of(first) is None) is not negated, True, depth=_depth(part))
+
+
+_INT: Final = 1 << 31
+_LONG: Final = 1 << 63
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,32}")
+_FLOAT: Final = re.compile(r"[\0- ]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?[\0- ]*")
+
+
 def _literal(text: str) -> Value:
     digits = text.rstrip("lL")
-    base = 16 if digits[:2] in ("0x", "0X") else 8 if digits[0] == "0" else 10
-    number = int(digits, base)
+    number = int(digits, 16 if digits[:2] in ("0x", "0X") else 8 if digits[0] == "0" else 10)
     return number if number < _LONG else Decimal(number)
 
 
@@ -419,74 +396,37 @@ def _read(text: str, other: Value) -> Value:
     if isinstance(other, float):
         found = _FLOAT.fullmatch(text)
         return None if found is None else float(found[1])
-    if not isinstance(other, int) or len(text) > 32 or _WHOLE.fullmatch(text) is None:
+    if not isinstance(other, int) or _WHOLE.fullmatch(text) is None:
         return None
     number, most = int(text), _INT if -_INT <= other < _INT else _LONG
     return number if -most <= number < most else None
 
 
-def _not(of: _Of) -> _Of:
-    def negate(first: First) -> Value:
-        value = of(first)
-        return None if value is None else not value
-
-    return negate
+def _negative(value: Value) -> Value:
+    return -value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else None
 
 
-def _negative(of: _Of) -> _Of:
-    def negate(first: First) -> Value:
-        value = of(first)
-        return -value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else None
-
-    return negate
-
-
-def _is_null(of: _Of, *, negated: bool) -> _Of:
-    return lambda first: (of(first) is None) is not negated
-
-
-def _of_text(of: _Of, matches: Callable[[str], bool], *, other: Value) -> _Of:
-    """Return a test of a text. `other`: its result for other values."""
-
-    def test(first: First) -> Value:
-        value = of(first)
-        return None if value is None else matches(value) if isinstance(value, str) else other
-
-    return test
-
-
-def _wrapped(calculate: Callable[[int | float, int | float], int | float]) -> Callable[..., int | float]:
-    def calculated(one: int | float, other: int | float) -> int | float:
-        found = calculate(one, other)
-        if isinstance(found, float):
-            return found
-        half = _INT if all(-_INT <= each < _INT for each in (one, other)) else _LONG
-        return (found + half) % (2 * half) - half
-
-    return calculated
-
-
-def _divided(one: int | float, other: int | float) -> float:
+def _divided(one: float, other: float) -> float:
     if other:
         return one / other
     return math.nan if not one or math.isnan(one) else math.copysign(math.inf, one)
 
 
-def _rest(one: int | float, other: int | float) -> float:
+def _rest(one: float, other: float) -> float:
     return math.fmod(one, other) if other and math.isfinite(one) else math.nan
 
 
-_CALCULATIONS: Final[dict[str, Callable[..., int | float]]] = {
-    "+": _wrapped(add),
-    "-": _wrapped(sub),
-    "*": _wrapped(mul),
+_CALCULATIONS: Final[dict[str, Callable[..., Value]]] = {
+    "+": add,
+    "-": sub,
+    "*": mul,
     "/": _divided,
     "%": _rest,
 }
 
 
-def _like(pattern: str, escape: str | None) -> Callable[[str], bool]:
-    """Return the test whether a text is like a pattern. Its time grows with the product of both lengths at most."""
+def _pattern(pattern: str, escape: str | None) -> Callable[[str], bool]:
+    """Return the test of LIKE. Its time grows with the product of both lengths at most."""
     if escape is not None and len(escape) != 1:
         _fail("ESCAPE needs one character")
     pieces, at = [""], 0
@@ -500,21 +440,18 @@ def _like(pattern: str, escape: str | None) -> Callable[[str], bool]:
         else:
             pieces[-1] += "." if char == "_" else re.escape(char)
         at += 1
-    if len(pieces) == 1:
-        whole = re.compile(pieces[0], re.DOTALL)
-        return lambda text: whole.fullmatch(text) is not None
-    begin, *inner = [re.compile(each, re.DOTALL) for each in pieces[:-1]]
-    end = re.compile(rf"(?:{pieces[-1]})\Z", re.DOTALL)
+    pieces[-1] += r"\Z"
+    begin, *others = [re.compile(each, re.DOTALL) for each in pieces]
 
-    def matches(text: str) -> bool:
+    def fits(text: str) -> bool:
         found = begin.match(text)
-        for each in (*inner, end):
+        for each in others:
             if found is None:
                 return False
             found = each.search(text, found.end())
         return found is not None
 
-    return matches
+    return fits
 
 
 @lru_cache(256)
@@ -529,10 +466,10 @@ def selector(said: bytes, product: str) -> Callable[[First], bool]:
     except UnicodeDecodeError:
         _fail("it is not UTF-8")
 
-    def matches(first: First) -> bool:
+    def fits(first: First) -> bool:
         try:
             return of(first) is True
-        except _NoAnswer:
+        except ArithmeticError:  # it calculates with what is no number, or too large a one
             return False
 
-    return matches
+    return fits

@@ -104,6 +104,8 @@ WORDS = st.sampled_from(
 
 
 @given(st.lists(WORDS).map(" ".join) | st.text(), st.sampled_from(["activemq", "artemis"]), st.text())
+@example("1.5 < " + " * ".join(["n"] * 60), "activemq", "9999999999999")
+@example("1 / (" + " * ".join(["n"] * 60) + ") = 2 % " + " * ".join(["n"] * 60), "artemis", "9999999999999")
 @example("n / 0 - 1e400 % 0 > -99999999999999999999 * 1.5", "artemis", "5")
 @example("n % 99999999999999999999 = -(n + 9223372036854775807)", "activemq", "1e999")
 def test_every_text(said: str, product: str, value: str) -> None:
