@@ -11,7 +11,7 @@ from stomprelay.session.recent import COMPILED
 from tests.playbook import Cut, Playbook, in_all_cuts, in_all_pairs, joined
 from tests.relay.failing import found, started
 from tests.relay.fanout.test_move import Moving
-from tests.relay.frames import ABORT, BEGIN, COMMIT, settle, tell
+from tests.relay.frames import ABORT, BEGIN, COMMIT, receipt, settle, tell
 from tests.relay.several import lasting
 
 MAP = MapSettings("activemq", filter=("/topic/*", "/queue/dropping"))
@@ -201,6 +201,16 @@ def test_after_the_end() -> None:
         play.broker_reads()
         assert play.relay.session is not None
         assert not play.relay.session.subscriptions.selecting
+
+
+def test_after_disconnect() -> None:
+    """Nothing may follow DISCONNECT: the broker keeps what was on its way."""
+    with selecting() as play:
+        play.client_says(subscribe("1", "client-individual") + tell(b"DISCONNECT", receipt="r"))
+        play.broker_reads()
+        play.broker_says(told(1, "1"))
+        play.nobody_gets_more()
+        play.broker_tells_client(receipt("r"))
 
 
 @in_all_cuts

@@ -253,7 +253,7 @@ class Fanout:
             if frame.command is MESSAGE:
                 if self._ends or (member.ended and self._is_late(member, frame)):
                     return NOTHING
-                if target.new and self._is_copy(member, frame, now):
+                if target.new and self._is_copy(member, frame):
                     return NOTHING
                 if member.erred:
                     self.erred = False  # the broker goes on
@@ -284,8 +284,8 @@ class Fanout:
             data = joiner.take(trails=leg.decoder.trails)
             if data:
                 self._outbox.send(self._client, data, now)
-            if session.own:
-                self._outbox.send(leg, session.take_own(), now)
+            if (own := session.take_own()) and leg.state is LegState.CONNECTED:
+                self._outbox.send(leg, own, now)
             self._quorum.confirmed_late(member, now)
 
     @staticmethod
@@ -295,7 +295,7 @@ class Fanout:
         found = member.session.subscriptions.delivered(id, b"") if id in member.ended else None
         return found is not None and found.ack != AUTO
 
-    def _is_copy(self, member: Member, frame: Frame, now: float) -> bool:
+    def _is_copy(self, member: Member, frame: Frame) -> bool:
         """Return whether a MESSAGE is the copy of a SEND whose original went to OLD, so that it is not for the client.
         If the broker awaits an ACK, it gets one.
         """
@@ -314,7 +314,7 @@ class Fanout:
             return True
         if session.ledger.owes(subscription):
             return False  # its ACK could cover what the client has not acknowledged; it is marked
-        self._outbox.send(leg, acknowledgement(frame, leg.dialect), now)
+        session.own += acknowledgement(frame, leg.dialect)
         return True
 
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
