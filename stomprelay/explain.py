@@ -191,7 +191,7 @@ class Explanation:
         """Yield why `out` differs from `said`: the steps that changed the frame, and the lines with other escapes."""
         for name, edit in self._edits:
             parts = []
-            if gone := [name.decode() for name in edit.drop if frame.raw(name) is not None]:
+            if gone := [name.decode() for name in dict.fromkeys(edit.drop) if frame.raw(name) is not None]:
                 parts.append(f"takes out {', '.join(gone)}")
             if edit.add:
                 parts.append(f"puts in {', '.join(caret_text(b':'.join(pair)) for pair in edit.add)}")
