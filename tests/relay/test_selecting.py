@@ -1,9 +1,12 @@
 """A broker without selectors: the relay applies them, and settles what the client does not get."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from stomprelay.relay.model.mapping import MapSettings
 from stomprelay.relay.model.profile import ACTIVEMQ, RABBITMQ
@@ -262,3 +265,73 @@ def test_a_move() -> None:
         gets(play, "1", "3")
         play.client_says(tell(b"ACK", id="a1"))
         assert acks(play.broker_reads(at="b")) == [{"id": "a2"}]
+
+
+STEPS = st.lists(
+    st.sampled_from(
+        ["fits", "fits", "does not", "does not", "ack", "ack inside", "begin", "commit", "abort"]
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS, st.randoms(use_true_random=False))
+@example(["fits", "does not", "begin", "ack inside", "does not", "abort", "does not", "ack"], Random(0))
+def test_nothing_is_settled_unasked(steps: list[str], random: Random) -> None:
+    """Against a model of RabbitMQ's cumulative ACKs: it never settles what the client did not acknowledge, and when the
+    client has acknowledged all, nothing is left but what came while a transaction was open.
+    """
+    with selecting() as play:
+        play.client_says(subscribe("1", "client"))
+        play.broker_reads()
+        unsettled: list[int] = []  # the broker's
+        inside: list[int] = []  # the highest numbers that ACKs in the transaction name
+        pending: list[int] = []  # the client's
+        held: list[int] = []  # what it has acknowledged in the transaction
+        opened, number = False, 0
+
+        def obey() -> None:
+            for each in play.broker_reads().split(b"\0"):
+                command, *lines = each.strip(b"\n").split(b"\n")
+                if command == b"ACK":
+                    name = next(int(line[4:]) for line in lines if line.startswith(b"id:a"))
+                    if b"transaction:t" in lines:
+                        inside.append(name)
+                    else:
+                        unsettled[:] = [each for each in unsettled if each > name]
+                elif command == b"COMMIT":
+                    unsettled[:] = [each for each in unsettled if each > max([0, *inside])]
+            wanted = {each for each in unsettled if each % 2}
+            assert wanted == {*pending, *held}
+
+        for step in [*steps, "abort", "does not"]:
+            match step:
+                case "fits" | "does not":
+                    number += 2 - number % 2 if step == "does not" else 1 + number % 2
+                    unsettled.append(number)
+                    pending += [number] * (step == "fits")
+                    play.broker_says(told(9 if step == "fits" else 1, str(number)))
+                case "ack" | "ack inside" if pending and (opened if step == "ack inside" else not held):
+                    last = random.choice(pending)
+                    covered = [each for each in pending if each <= last]
+                    pending = [each for each in pending if each > last]
+                    held += covered if step == "ack inside" else []
+                    more = {"transaction": "t"} if step == "ack inside" else {}
+                    play.client_says(tell(b"ACK", id=f"a{last}", **more))
+                case "begin" if not opened:
+                    opened = True
+                    play.client_says(BEGIN)
+                case "commit" | "abort" if opened:
+                    pending = sorted([*pending, *held]) if step == "abort" else pending
+                    opened, held = False, []
+                    play.client_says(COMMIT if step == "commit" else ABORT)
+                    obey()
+                    inside.clear()
+            obey()
+            play.client_reads()
+        if pending:
+            play.client_says(tell(b"ACK", id=f"a{pending.pop()}"))
+            pending.clear()
+            obey()
+        play.broker_says(told(1, str(number + 2 - number % 2)))
+        assert play.broker_reads().startswith(b"ACK\nid:a")
