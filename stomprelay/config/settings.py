@@ -173,6 +173,7 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "names": Setting(values.name_rows, "map.names"),
         "headers": Setting(values.map_headers, "map.headers"),
         "ignore": Setting(values.ignored, "map.ignore"),
+        "filter": Setting(values.filtered, "map.filter"),
         "nack": Setting(values.nacks, "map.nack"),
         "temporary_queues": Setting(values.flag, "map.temporary"),
         "route": Setting(values.flag, "map.route"),

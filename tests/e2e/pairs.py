@@ -67,6 +67,7 @@ _DEAD: Final = (
     + _added(("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", "dead"))
 )
 _DISCARD, _REQUEUE = 'chosen: `map.nack = "discard"`', 'chosen: `map.nack = "requeue"`'
+_FILTER: Final = 'chosen: `map.filter = ["/topic/*"]`'
 _SIZE: Final = "chosen: `map.message_size = 1024`"
 _HOST: Final = 'chosen: `host = "/"`'
 
@@ -348,7 +349,7 @@ ROWS: Final = (
         "selectors",
         "a selector that compares numbers",
         ("`selector:price > 10`", "`selector:convert_string_expressions:price > 10`", NONE),
-        (MAPPED, "refused: `selectors`", MAPPED, "refused: `selectors`", NONE, NONE),
+        (MAPPED, _FILTER, MAPPED, _FILTER, NONE, NONE),
     ),
     Row(
         "prefetch",

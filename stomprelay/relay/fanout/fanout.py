@@ -5,7 +5,7 @@ from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import ClassVar, Literal
 
-from stomprelay.relay.bridge import ACKNOWLEDGED, Tracer
+from stomprelay.relay.bridge import Tracer, acknowledgement
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted, words
 from stomprelay.relay.fanout.dispatch import Dispatch
@@ -30,14 +30,11 @@ from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.errors import Refused, StompError
-from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (
-    ACK,
-    ACK_HEADER,
     DESTINATION,
     DISCONNECT,
     ERROR,
-    ID,
     MESSAGE,
     RECEIPT,
     RECEIPT_HEADER,
@@ -263,7 +260,7 @@ class Fanout:
             if frame.command is MESSAGE:
                 if self._ends or (member.ended and self._is_late(member, frame)):
                     return NOTHING
-                if target.new and self._is_copy(member, frame, now):
+                if target.new and self._is_copy(member, frame):
                     return NOTHING
                 if self._router.phases:
                     self._note_reply(target, member, frame)
@@ -296,6 +293,8 @@ class Fanout:
             data = joiner.take(trails=leg.decoder.trails)
             if data:
                 self._outbox.send(self._client, data, now)
+            if (own := session.take_own()) and leg.state is LegState.CONNECTED:
+                self._outbox.send(leg, own, now)
             self._quorum.confirmed_late(member, now)
 
     @staticmethod
@@ -305,7 +304,7 @@ class Fanout:
         found = member.session.subscriptions.delivered(id, b"") if id in member.ended else None
         return found is not None and found.ack != AUTO
 
-    def _is_copy(self, member: Member, frame: Frame, now: float) -> bool:
+    def _is_copy(self, member: Member, frame: Frame) -> bool:
         """Return whether a MESSAGE is the copy of a SEND whose original went to OLD, so that it is not for the client.
         If the broker awaits an ACK, it gets one.
         """
@@ -324,11 +323,7 @@ class Fanout:
             return True
         if session.ledger.owes(subscription):
             return False  # its ACK could cover what the client has not acknowledged; it is marked
-        headers = [
-            (name, frame.header(ACK_HEADER if name == ID else name, leg.dialect) or b"")
-            for name in ACKNOWLEDGED[leg.dialect.delivery]
-        ]
-        self._outbox.send(leg, compose(ACK, headers, leg.dialect), now)
+        session.own += acknowledgement(frame, leg.dialect)
         return True
 
     def _note_reply(self, target: Target, member: Member, frame: Frame) -> None:

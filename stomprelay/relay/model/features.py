@@ -25,6 +25,7 @@ class Unit(Enum):
     TYPED = "a selector that compares text with numbers only behind CONVERSION"
 
 
+SELECTORS: Final = "selectors"
 CONVERSION: Final = b"convert_string_expressions:"
 """Begins a selector that compares text with numbers."""
 
@@ -119,7 +120,7 @@ FEATURES: Final = (
         TRUE,
     ),
     _feature(
-        "selectors",
+        SELECTORS,
         (SUBSCRIBE,),
         Said(b"selector", Unit.CONVERTING),
         Said(b"selector", Unit.TYPED),

@@ -5,6 +5,7 @@ not use there.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import translate
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
@@ -17,13 +18,15 @@ from stomprelay.relay.model.features import (
     PLACES,
     PRODUCTS,
     RABBITMQ,
+    SELECTORS,
     TRUE,
     Unit,
     ready_names,
 )
 from stomprelay.relay.model.names import LONGEST, NO_NAMES, NameMap, NameRow, Pattern
+from stomprelay.relay.model.selector import First, selector
 from stomprelay.session.session import Session
-from stomprelay.session.subscriptions import AUTO, CUMULATIVE
+from stomprelay.session.subscriptions import AUTO, CUMULATIVE, Subscription
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import (
     ACK,
@@ -32,6 +35,7 @@ from stomprelay.wire.names import (
     DESTINATION,
     MESSAGE,
     NACK,
+    SELECTOR,
     SEND,
     SUBSCRIBE,
     UNSUBSCRIBE,
@@ -44,8 +48,6 @@ PLACING: Final = frozenset({SEND, SUBSCRIBE, UNSUBSCRIBE, MESSAGE})
 MAPPED: Final = PLACING | {ACK, NACK}
 """The commands of frames that a map may change."""
 
-First = Callable[[bytes], bytes | None]
-"""A function that returns the first value of a header, decoded; None without this header."""
 Value = Callable[[bytes, "BrokerMap", Session], bytes | None]
 """A function that returns the other side's value of a header; None: the header is left out."""
 
@@ -219,7 +221,8 @@ class BrokerMap:
     how many bytes a message has, where one product counts messages and the other bytes; None: it is not known.
     `stripped`: headers that MESSAGEs lose, because the relay added them to SENDs. `sender_id`: the header in which
     MESSAGEs have the trace of their SEND; None: they have none. `durable`: the headers that name a durable
-    subscription, if the broker needs a queue of its own for it.
+    subscription, if the broker needs a queue of its own for it. `filter`: the clients' destinations whose selectors the
+    relay applies; None: it applies none.
     """
 
     product: str
@@ -237,6 +240,7 @@ class BrokerMap:
     stripped: tuple[bytes, ...] = ()
     sender_id: bytes | None = None
     durable: tuple[bytes, ...] = ()
+    filter: re.Pattern[bytes] | None = None
 
     # Names
 
@@ -358,6 +362,7 @@ class BrokerMap:
         if place is not None and not (command is SUBSCRIBE and self.subscribes(place)):
             add += [each for each in self.added(command, place) if first(each[0]) is None]
         if command is SUBSCRIBE:
+            self._selector(place, first(SELECTOR))
             self._judge_acks(first(ACK_HEADER), session, known=known)
             if self.private is not None and place is not None and _TEMPORARY.fullmatch(place):
                 add += self.private.headers
@@ -371,6 +376,21 @@ class BrokerMap:
         for header in self.durable if command in _SUBSCRIBING else ():
             self._durable(header, drop, add, first, session)
         return Change(tuple(drop), tuple(add))
+
+    def applies(self, place: bytes) -> bool:
+        """Whether the relay applies the selectors of subscriptions to a client's destination."""
+        return self.filter is not None and self.filter.fullmatch(place) is not None
+
+    def _selector(self, place: bytes | None, said: bytes | None) -> Callable[[First], bool] | None:
+        """Return the test of a selector that the relay applies. Raises `Refused` for one that it cannot apply."""
+        if said is None or not self.applies(place or b""):
+            return None
+        return selector(said, self.clients or "")
+
+    def wanted(self, subscription: Subscription, first: First) -> bool:
+        """Return whether the client wants a MESSAGE with these headers, which are said as it knows them."""
+        test = self._selector(subscription.destination, subscription.selector)
+        return test is None or test(first)
 
     def change_back(self, first: First, session: Session) -> Change:
         """Return what becomes of a broker's MESSAGE, without the names of places."""
@@ -509,7 +529,8 @@ class MapSettings:
     map. `names`, `headers`: the user's own rows, which come first; each may be for one product only. `ignore`: the
     features that clients may use although the broker lacks them. `nack`: what a NACK is to do, by product. `temporary`:
     whether the relay makes temporary queues; None: where the broker's product has none as the clients know them.
-    `route`: whether the relay tells Artemis which destinations are queues. `message_size`, `sender_id`: see
+    `filter`: globs of the destinations whose selectors the relay applies where the broker has none. `route`: whether
+    the relay tells Artemis which destinations are queues. `message_size`, `sender_id`: see
     `BrokerMap`. `hosts`: the `host` of CONNECT by the broker's URI, in place of the upstream's.
     """
 
@@ -517,6 +538,7 @@ class MapSettings:
     names: tuple[NameRow, ...] = ()
     headers: tuple[HeaderRow | Addition, ...] = ()
     ignore: frozenset[str] = frozenset()
+    filter: tuple[str, ...] = ()
     nack: Mapping[str, str] = field(default_factory=dict)
     temporary: bool | None = None
     route: bool = True
@@ -541,8 +563,11 @@ class MapSettings:
         routed = [_ROUTE] if product == ARTEMIS and clients is not None else []
         lacks: list[Lack] = []
         temporary = self.temporary
+        filtered = None
+        if self.filter and clients in _SELECTING and product not in _SELECTING:
+            filtered = re.compile(b"|".join([translate(each).encode() for each in self.filter]))
         if clients is not None:
-            ready, lacks = _rows(clients, product, self.ignore)
+            ready, lacks = _rows(clients, product, self.ignore, filtered)
             changed += ready
             names += ready_names(clients, product)
         if temporary is None:
@@ -563,11 +588,18 @@ class MapSettings:
             tuple(dict.fromkeys([*[each.name for each in added], *routed])),
             self.sender_id,
             _DURABLE.get(clients, ()) if product == RABBITMQ and DURABLE not in self.ignore else (),
+            filtered,
         )
 
 
-def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[HeaderRow], list[Lack]]:
-    """Return the headers that a product says otherwise, and what it lacks."""
+_SELECTING: Final = next(each.said for each in FEATURES if each.name == SELECTORS)
+"""The products that apply selectors."""
+
+
+def _rows(
+    clients: str, product: str, ignore: frozenset[str], filtered: re.Pattern[bytes] | None
+) -> tuple[list[HeaderRow], list[Lack]]:
+    """Return the headers that a product says otherwise, and what it lacks. `filtered`: see `BrokerMap.filter`."""
     rows, lacks = [], []
     for feature in FEATURES:
         ours, theirs = feature.said.get(clients), feature.said.get(product)
@@ -577,10 +609,13 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
             value = VALUES.get((ours.unit, theirs.unit), _same)
             if ours.name != theirs.name or value is not _same:
                 rows.append(HeaderRow(feature.commands, ours.name, theirs.name, value))
-        elif feature.name in ignore:
+            continue
+        applied = filtered if feature.name == SELECTORS else None
+        if feature.name in ignore or applied is not None:
             rows.append(HeaderRow(feature.commands, ours.name, ours.name, LEFT_OUT))
-        elif feature.name != DURABLE:
-            lacks.append(Lack(feature.commands, feature.name, feature.why, ours.name, values=feature.values))
+        if feature.name not in ignore and feature.name != DURABLE:
+            others = applied and re.compile(rb"(?!%b).*" % applied.pattern, re.DOTALL)
+            lacks.append(Lack(feature.commands, feature.name, feature.why, ours.name, others, feature.values))
     if clients == RABBITMQ and DURABLE not in ignore:
         why = "the broker knows a subscription by client-id and name"
         lacks += [
