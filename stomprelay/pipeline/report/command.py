@@ -3,12 +3,12 @@
 import argparse
 import os
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from stomprelay.journal.disk import replace as replace_file
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.bar import ProgressBar, Steps
 from stomprelay.pipeline.report.gather import Range
@@ -131,17 +131,7 @@ def check(tables: str, output: Path) -> None:
 def write(output: Path, text: str) -> int:
     """Write the page in one step: readers see the old or the new page. Return its size in bytes. Raises `OSError`."""
     data = text.encode("utf-8", "backslashreplace")
-    mask = os.umask(0)
-    os.umask(mask)
-    with tempfile.NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}.", delete=False) as file:
-        try:
-            file.write(data)
-            file.close()
-            os.chmod(file.name, 0o666 & ~mask)
-            os.replace(file.name, output)
-        except OSError:
-            os.unlink(file.name)
-            raise
+    replace_file(output, data)
     return len(data)
 
 
