@@ -10,7 +10,7 @@ from typing import Final
 
 from stomprelay.journal.disk import replace as replace_file
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.bar import ProgressBar, Steps
+from stomprelay.pipeline.bar import ProgressBar
 from stomprelay.pipeline.report.gather import Range
 from stomprelay.pipeline.report.indicators import PERIODS, Threshold, judged, threshold
 from stomprelay.pipeline.report.page import TITLE, PageOptions, page
@@ -89,12 +89,18 @@ def main(given: argparse.Namespace) -> int:
     with launch.ending(spark):
         store = opened(spark, given.tables, shared.table_format(given))
         store.check()
-        steps = Steps(ProgressBar(sys.stderr, "steps"), "report", STEPS | ({_BEFORE: 4.0} if period else {}))
-        with steps.bar.going():
+        bar = ProgressBar(sys.stderr, "steps")
+        steps = [*STEPS, _BEFORE] if period else [*STEPS]
+        bar.begin("report", len(steps))
+
+        def step(name: str) -> None:
+            bar.set(steps.index(name), name=f"report, {name}")
+
+        with bar.going():
             asked = stretch(store, range_, period) if period else range_
-            findings = gather(store, asked, given.top, now, steps.step)
+            findings = gather(store, asked, given.top, now, step)
             if period:
-                steps.step(_BEFORE)
+                step(_BEFORE)
                 findings = replace(findings, earlier=earlier(store, findings, period))
     thresholds = judged(given.threshold)
     options = PageOptions(made=now, title=given.title, local=given.local, thresholds=thresholds)
