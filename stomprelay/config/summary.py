@@ -14,7 +14,7 @@ from stomprelay.config import values
 from stomprelay.config.address import MEMORY
 from stomprelay.config.admin import UNENCRYPTED, unencrypted
 from stomprelay.config.config import Config
-from stomprelay.config.settings import SETTINGS
+from stomprelay.config.settings import SETTINGS, held
 from stomprelay.config.table import Setting
 from stomprelay.config.upstream import PARTS
 from stomprelay.config.values import BODIES, shown
@@ -38,16 +38,6 @@ _ANY_ORDER: Final = "the first that can, in a random order for each session"
 ADVICE: Final = (
     "rules that deny are advice: no `profile` says which product it is, and it may know more names"
 )
-_PLACES: Final = {
-    "admin_tls": "admin_tls",
-    "listener.NAME.tls": "tls",
-    "listener.NAME.web": "web",
-    "upstream.NAME.tls": "tls",
-    "auth.NAME.token": "tokens",
-    "auth.NAME.service": "service",
-}
-"""The tables whose values are in a record of their own -> the field that has this record."""
-
 Fact = tuple[str, str]
 
 
@@ -62,48 +52,39 @@ def summary(config: Config) -> str:
         blocks += _blocks("auth.NAME", auth, auth.name, _auth(auth))
     if any(broker.endpoint == MEMORY for each in config.upstreams for broker in each.brokers):
         blocks += _blocks("broker", config.broker)
-    blocks += _blocks("limits", config)
     if config.journal.directory is not None:
         captures = [
             ("capture", f"{_bodies(each.bodies)} of {shown(each.destination)}")
             for each in config.journal.rules
         ]
         blocks += _blocks("journal", config.journal, further=captures)
-    blocks += _blocks("", config, further=_admin(config))
-    return "\n".join([*blocks, *_blocks("admin_tls", config)])
+    return "\n".join([*blocks, *_blocks("", config, further=_admin(config))])
 
 
-def _blocks(table: str, owner: object, name: str = "", further: Sequence[Fact] = ()) -> Iterator[str]:
+def _blocks(table: str, owner: Any, name: str = "", further: Sequence[Fact] = ()) -> Iterator[str]:
     """Yield a block for a table, and for each table in it that has values. `further`: more lines for the table."""
-    for place, rows in SETTINGS.items():
-        within = bool(table) and place.startswith(f"{table}.")
-        if not (within or place == table) or "[N]" in place or (within and _idle(owner, table, place)):
-            continue
-        record = getattr(owner, _PLACES[place]) if place in _PLACES else owner
-        facts = [] if record is None else [*_facts(record, rows), *(further if place == table else ())]
+    blocks: dict[str, list[Fact]] = {table: []}
+    for place, key, row, found in held(table, owner):
+        # A key without a reader may be a secret.
+        said_as_it_is = row.read is not None and key not in _IN_WORDS and not _idle(owner, table, place, row)
+        if said_as_it_is and any(value not in (None, (), {}, frozenset()) for value in found):
+            said = ", ".join(_READ[key](each) if key in _READ else _spelled(each) for each in found)
+            blocks.setdefault(place, []).append((key, said))
+    blocks[table] += further
+    for place, facts in blocks.items():
         if facts:
-            title = place.replace("NAME", name) or "relay"
             width = max(len(key) for key, _ in facts)
+            title = place.replace("NAME", name) or "relay"
             yield "\n".join([title, *(f"  {key:{width}}  {value}" for key, value in facts)])
 
 
-def _idle(owner: Any, table: str, key: str) -> bool:
-    """Return whether a key has no effect, because sessions end with their broker."""
-    row = SETTINGS[table].get(key.removeprefix(f"{table}."))
-    return row is not None and row.moving and not owner.movable
-
-
-def _facts(record: Any, rows: Mapping[str, Setting]) -> Iterator[Fact]:
-    """Yield the keys of a table that have values, with these values. A key without a reader may be a secret."""
-    for key, row in rows.items():
-        fields = row.field if isinstance(row.field, tuple) else (row.field or key,)
-        part = fields[0].rpartition(".")[0]
-        unlimited = part.startswith("rates.") and attrgetter(part)(record) == Rates()
-        if row.read is None or key in _IN_WORDS or unlimited or (row.moving and not record.movable):
-            continue
-        found = [attrgetter(field)(record) for field in fields]
-        if any(value not in (None, (), {}, frozenset()) for value in found):
-            yield key, ", ".join(_READ[key](each) if key in _READ else _spelled(each) for each in found)
+def _idle(owner: Any, table: str, place: str, row: Setting) -> bool:
+    """Return whether a row has no effect: sessions end with their broker, or nothing is limited in this scope."""
+    above = SETTINGS[table].get(place.removeprefix(f"{table}."), row)
+    if row.moving or above.moving:
+        return not owner.movable
+    scope = row.field.rpartition(".")[0] if isinstance(row.field, str) else ""
+    return scope.startswith("rates.") and attrgetter(scope)(owner) == Rates()
 
 
 def _spelled(value: Any) -> str:

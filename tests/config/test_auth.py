@@ -155,8 +155,8 @@ def test_the_order_of_the_methods(folder: Path) -> None:
     ("old", "new", "expected"),
     [
         ('"people"', '"others"', ["listener.main.auth", "auth.others added", "auth.people removed"]),
-        ("leeway = 1", "leeway = 2", ["auth.people.token"]),
-        ("/x", "/y", ["auth.people.service"]),
+        ("leeway = 1", "leeway = 2", ["auth.people.token.leeway"]),
+        ("/x", "/y", ["auth.people.service.url"]),
         ('"ES256"', '["ES256"]', []),
         ("[auth.people]", '[auth.people]\nbroker = "user"', ["auth.people.broker"]),
         ("[auth.people]", '[auth.people]\nlogins = "logins"', ["auth.people.logins"]),
