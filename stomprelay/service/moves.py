@@ -3,12 +3,14 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from twisted.application.service import Service
 
 from stomprelay.config import Config, ConfigError
-from stomprelay.config.table import read_file, replace_file
+from stomprelay.config.table import read_file
+from stomprelay.journal.disk import replace
 from stomprelay.relay.inputs import Phased
 from stomprelay.relay.model.move import Move, Phase
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -182,7 +184,7 @@ class Moves(Service):
             raise NotNow("moves_file is not set")
         try:
             content = json.dumps({**_said(self.read(self._config)), **_said(phases)}, indent=2) + "\n"
-            replace_file(path, content.encode())
+            replace(Path(path), content, 0o600)
         except (OSError, ConfigError) as error:
             raise NotNow(f"{path}: the phase cannot be written: {error}") from None
 
