@@ -407,13 +407,6 @@ def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     return Edit(drop, add) if drop or add else AS_IT_IS
 
 
-def acknowledgement(frame: Frame, source: Dialect) -> bytes:
-    """Return an ACK of a MESSAGE for the broker that sent it."""
-    names = [(each, ACK_HEADER if each == ID else each) for each in ACKNOWLEDGED[source.delivery]]
-    lines = [b"%b:%b\n" % (name, frame.raw(header) or b"") for name, header in names]
-    return b"%b\n%b\n%b" % (ACK, b"".join(lines), END)
-
-
 def settle(frame: Frame, subscription: Subscription, source: Dialect, session: Session) -> None:
     """Settle a MESSAGE that its client is not sent: by an ACK in `Session.own`, or by the client's next ACK."""
     if subscription.ack == AUTO:
@@ -422,7 +415,9 @@ def settle(frame: Frame, subscription: Subscription, source: Dialect, session: S
         message_id, ack = frame.header(MESSAGE_ID, source), frame.header(ACK_HEADER, source)
         if session.ledger.passed_over(subscription, message_id or b"", ack):
             return
-    session.own += acknowledgement(frame, source)
+    names = [(each, ACK_HEADER if each == ID else each) for each in ACKNOWLEDGED[source.delivery]]
+    lines = [b"%b:%b\n" % (name, frame.raw(header) or b"") for name, header in names]
+    session.own += b"%b\n%b\n%b" % (ACK, b"".join(lines), END)
 
 
 def _passes_over(bridge: "Bridge", frame: Frame, mapped: Edit, session: Session) -> bool:

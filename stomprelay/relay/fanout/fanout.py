@@ -5,7 +5,7 @@ from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import ClassVar, Literal
 
-from stomprelay.relay.bridge import Tracer, acknowledgement
+from stomprelay.relay.bridge import Tracer, settle
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted, words
 from stomprelay.relay.fanout.dispatch import Dispatch
@@ -306,7 +306,7 @@ class Fanout:
 
     def _is_copy(self, member: Member, frame: Frame) -> bool:
         """Return whether a MESSAGE is the copy of a SEND whose original went to OLD, so that it is not for the client.
-        If the broker awaits an ACK, it gets one.
+        Then it is settled.
         """
         leg, session = member.link.connection.leg, member.session
         if SHADOW not in (frame.header(COPY, leg.dialect) or b""):
@@ -319,11 +319,8 @@ class Fanout:
         if spoken is not None:
             destination = spoken.to_client(destination, session)
         subscription = session.subscriptions.delivered(name, destination)
-        if subscription is None or subscription.ack == AUTO:
-            return True
-        if session.ledger.owes(subscription):
-            return False  # its ACK could cover what the client has not acknowledged; it is marked
-        session.own += acknowledgement(frame, leg.dialect)
+        if subscription is not None:
+            settle(frame, subscription, leg.dialect, session)
         return True
 
     def _note_reply(self, target: Target, member: Member, frame: Frame) -> None:
