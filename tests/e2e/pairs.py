@@ -283,7 +283,7 @@ ROWS: Final = (
         "what a MESSAGE says though its sender did not",
         (
             "expires, priority, timestamp",
-            "the same; and persistent, redelivered",
+            "the same; and persistent, redelivered, destination-type",
             "redelivered; and content-length, unless the body is empty",
         ),
         (
@@ -333,6 +333,12 @@ ROWS: Final = (
         (SAME, "refused: `delays`", SAME, "refused: `delays`", NONE, NONE),
     ),
     Row(
+        "scheduled",
+        "a message that comes at a time",
+        (NONE, "`AMQ_SCHEDULED_TIME:`, in ms since 1970", NONE),
+        (NONE, NONE, "mapped: `AMQ_SCHEDULED_DELAY:`", "refused: `delays`", NONE, NONE),
+    ),
+    Row(
         "schedules",
         "a message that comes again and again",
         ("`AMQ_SCHEDULED_REPEAT:1`, `_PERIOD`, `_CRON`", NONE, NONE),
@@ -341,7 +347,7 @@ ROWS: Final = (
     Row(
         "groups",
         "a group of messages for one consumer",
-        ("`JMSXGroupID:g`", "`JMSXGroupID:g`", NONE),
+        ("`JMSXGroupID:g`", "`JMSXGroupID:g`; a MESSAGE calls it _AMQ_GROUP_ID", NONE),
         (SAME, "refused: `groups`", SAME, "refused: `groups`", NONE, NONE),
     ),
     Row(
@@ -349,6 +355,22 @@ ROWS: Final = (
         "a selector that compares numbers",
         ("`selector:price > 10`", "`selector:convert_string_expressions:price > 10`", NONE),
         (MAPPED, "refused: `selectors`", MAPPED, "refused: `selectors`", NONE, NONE),
+    ),
+    Row(
+        "selected",
+        "a selector with JMS's names of headers",
+        (
+            "`selector:JMSPriority > 5`, and others",
+            "`selector:convert_string_expressions:AMQPriority > 5`, and others",
+            NONE,
+        ),
+        (MAPPED, "refused: `selectors`", MAPPED, "refused: `selectors`", NONE, NONE),
+    ),
+    Row(
+        "hyphens",
+        "a selector with a hyphen in a name",
+        (NONE, "`selector:hyphenated_props:a-b = 'c'`", NONE),
+        (NONE, NONE, f"{REFUSED}{BY_BROKER}", "refused: `selectors`", NONE, NONE),
     ),
     Row(
         "prefetch",
@@ -536,6 +558,12 @@ ROWS: Final = (
         "`host` of CONNECT",
         ("any text", "any text", "a virtual host, with names of its own"),
         (SAME, _HOST, SAME, _HOST, *("otherwise: any text, and all have the same names",) * 2),
+    ),
+    Row(
+        "same_client",
+        "a second CONNECT with the same `client-id`",
+        ("ERROR", "both share durable subscriptions", "both share durable subscriptions"),
+        (*("otherwise: it is accepted",) * 2, f"{REFUSED}{BY_BROKER}", SAME, NONE, NONE),
     ),
     Row(
         "same_id",

@@ -537,6 +537,15 @@ def delays(s: Scene) -> None:
     see([client.read(), client.read()], [b"now", b"later"])
 
 
+def scheduled(s: Scene) -> None:
+    """It comes behind one that was sent later."""
+    client = s.client()
+    client.subscribe(s.queue("q"))
+    client.send(s.queue("q"), b"later", f"AMQ_SCHEDULED_TIME:{int(time.time() * 1000) + 500}")
+    client.send(s.queue("q"), b"now")
+    see([client.read(), client.read()], [b"now", b"later"])
+
+
 def schedules(s: Scene) -> None:
     """It comes twice."""
     client = s.client()
@@ -570,6 +579,21 @@ def selectors(s: Scene) -> None:
     for price in (9, 100):
         client.send(s.topic("t"), b"%d" % price, f"price:{price}")
     see(client.read(), b"100")
+
+
+def selected(s: Scene) -> None:
+    """Only what fits comes."""
+    client = s.client()
+    converts = "selector:convert_string_expressions:"
+    client.subscribe(s.queue("q"), s.of("selector:JMSPriority > 5", f"{converts}AMQPriority > 5", ""))
+    for number in (1, 9):
+        client.send(s.queue("q"), b"%d" % number, f"priority:{number}")
+    see(client.read(), b"9")
+
+
+def hyphens(s: Scene) -> None:
+    """Only what fits comes."""
+    s.client().subscribe(s.queue("q"), "selector:hyphenated_props:a-b = 'c'")
 
 
 def prefetch(s: Scene) -> None:
@@ -887,6 +911,13 @@ def passcode(s: Scene) -> None:
         s.client(passcode="wrong")
 
 
+def same_client(s: Scene) -> None:
+    """At ActiveMQ it is answered by an ERROR."""
+    s.client(f"client-id:{s.own}")
+    with _ended(None, s.clients == ACTIVEMQ):
+        s.client(f"client-id:{s.own}")
+
+
 def same_id(s: Scene) -> None:
     """At ActiveMQ there are two subscriptions, elsewhere it is answered by an ERROR."""
     client = s.client()
@@ -929,6 +960,7 @@ def _ended(client: Client | None, ends: bool) -> Iterator[None]:
 _SCENES: tuple[Callable[[Scene], None], ...] = (
     *(other_prefix, reserved, topic_requests, advisories, expired, unsaid, asked, raw_colons),
     *(transformations, nack_several, prefetch_in_transaction, same_id, no_id, errors, durable_queue, options),
+    *(selected, hyphens, scheduled, same_client),
     *(slash, plain, rest, word, all_topics, queue_wildcards, composite, shared, exchanges, existing),
     *(
         requests,
