@@ -426,6 +426,12 @@ ROWS: Final = (
         ),
     ),
     Row(
+        "durable_twice",
+        "a second consumer of a durable subscription",
+        ("ERROR", "both share it", "both share it"),
+        (*("otherwise: both share it",) * 2, f"{REFUSED}{BY_BROKER}", MAPPED, NONE, NONE),
+    ),
+    Row(
         "no_local",
         "not what one sends oneself",
         ("`activemq.noLocal:true`", "`no-local:true`", NONE),
@@ -501,8 +507,14 @@ ROWS: Final = (
     Row(
         "ack_in_transaction",
         "ACK in a transaction that is aborted",
-        ("`transaction:t`", NONE, "`transaction:t`"),
-        ("refused: `transactional-acks`", SAME, NONE, NONE, SAME, "refused: `transactional-acks`"),
+        ("`transaction:t`", "is done all the same", "`transaction:t`"),
+        (
+            "refused: `transactional-acks`",
+            SAME,
+            *("otherwise: the message comes again",) * 2,
+            SAME,
+            "refused: `transactional-acks`",
+        ),
     ),
     Row(
         "prefetch_in_transaction",
@@ -575,6 +587,24 @@ ROWS: Final = (
             SAME,
             "otherwise: both get messages",
             SAME,
+        ),
+    ),
+    Row(
+        "other_mode",
+        "`ack` with another word",
+        ("is auto", "is auto", "ERROR"),
+        (
+            *(SAME, f"{REFUSED}{BY_BROKER}") * 2,
+            *("otherwise: it is auto",) * 2,
+        ),
+    ),
+    Row(
+        "begin_twice",
+        "BEGIN of a transaction that has begun",
+        ("ERROR", "ERROR", "is accepted"),
+        (
+            *(SAME, "otherwise: it is accepted") * 2,
+            *(f"{REFUSED}{BY_BROKER}",) * 2,
         ),
     ),
     Row(

@@ -651,6 +651,14 @@ def durable_queue(s: Scene) -> None:
         see(client.read(), b"1")
 
 
+def durable_twice(s: Scene) -> None:
+    """At ActiveMQ it is answered by an ERROR."""
+    client, lines = s.client(f"client-id:{s.own}"), _durable(s)
+    client.subscribe(s.topic("t"), *lines)
+    with _ended(client, s.clients == ACTIVEMQ):
+        client.subscribe(s.topic("t"), *lines, id="2")
+
+
 def _durable(s: Scene) -> list[str]:
     """The lines of a durable subscription."""
     return s.of(
@@ -819,7 +827,7 @@ def prefetch_in_transaction(s: Scene) -> None:
 
 
 def ack_in_transaction(s: Scene) -> None:
-    """After ABORT the message comes to the next consumer."""
+    """After ABORT the message comes to the next consumer, except at Artemis."""
     client, place = s.client(), s.queue("q")
     client.send(place, b"1")
     client.subscribe(place, "ack:client-individual")
@@ -830,7 +838,7 @@ def ack_in_transaction(s: Scene) -> None:
     client = s.client()
     client.subscribe(place)
     client.send(place, b"2")
-    see(client.read(), b"1")
+    see(client.read(), b"2" if s.clients == ARTEMIS else b"1")
 
 
 def transaction(s: Scene) -> None:
@@ -926,6 +934,21 @@ def same_id(s: Scene) -> None:
         client.subscribe(s.queue("b"))
 
 
+def other_mode(s: Scene) -> None:
+    """At RabbitMQ it is answered by an ERROR."""
+    client = s.client()
+    with _ended(client, s.clients == RABBITMQ):
+        client.subscribe(s.queue("q"), "ack:other")
+
+
+def begin_twice(s: Scene) -> None:
+    """Except at RabbitMQ it is answered by an ERROR."""
+    client = s.client()
+    client.ask("BEGIN", "transaction:t")
+    with _ended(client, s.clients != RABBITMQ):
+        client.ask("BEGIN", "transaction:t")
+
+
 def no_id(s: Scene) -> None:
     """At ActiveMQ it is answered by an ERROR."""
     client = s.client()
@@ -960,7 +983,7 @@ def _ended(client: Client | None, ends: bool) -> Iterator[None]:
 _SCENES: tuple[Callable[[Scene], None], ...] = (
     *(other_prefix, reserved, topic_requests, advisories, expired, unsaid, asked, raw_colons),
     *(transformations, nack_several, prefetch_in_transaction, same_id, no_id, errors, durable_queue, options),
-    *(selected, hyphens, scheduled, same_client),
+    *(selected, hyphens, scheduled, same_client, durable_twice, other_mode, begin_twice),
     *(slash, plain, rest, word, all_topics, queue_wildcards, composite, shared, exchanges, existing),
     *(
         requests,
