@@ -408,6 +408,22 @@ ROWS: Final = (
         ),
     ),
     Row(
+        "durable_end_later",
+        "the same from a connection that has not subscribed",
+        (
+            "UNSUBSCRIBE with `activemq.subscriptionName:s`",
+            "UNSUBSCRIBE with `durable-subscription-name:s`",
+            "ERROR",
+        ),
+        (
+            MAPPED,
+            *("refused: `durable-subscriptions`",) * 2,
+            f"{REFUSED}{BY_BROKER}",
+            NONE,
+            NONE,
+        ),
+    ),
+    Row(
         "user",
         "the sender's user",
         ("`user-id:guest`", "`user-id:guest`", "`user-id:guest`, which must be the login"),

@@ -642,6 +642,22 @@ def durable_end(s: Scene) -> None:
     see(client.read(), b"back")
 
 
+def durable_end_later(s: Scene) -> None:
+    """It is not there for the next consumer."""
+    connect, lines, sender = f"client-id:{s.own}", _durable(s), s.client()
+    client = s.client(connect)
+    client.subscribe(s.topic("t"), *lines)
+    s.leave(client)
+    client = s.client(connect)
+    client.ask("UNSUBSCRIBE", "id:1", *lines)
+    s.leave(client)
+    sender.send(s.topic("t"), b"away")
+    client = s.client(connect)
+    client.subscribe(s.topic("t"), *lines)
+    sender.send(s.topic("t"), b"back")
+    see(client.read(), b"back")
+
+
 def durable_queue(s: Scene) -> None:
     """At ActiveMQ it is answered by an ERROR."""
     client = s.client(*s.of(f"client-id:{s.own}", f"client-id:{s.own}", "").split())
@@ -983,6 +999,7 @@ def _ended(client: Client | None, ends: bool) -> Iterator[None]:
 _SCENES: tuple[Callable[[Scene], None], ...] = (
     *(other_prefix, reserved, topic_requests, advisories, expired, unsaid, asked, raw_colons),
     *(transformations, nack_several, prefetch_in_transaction, same_id, no_id, errors, durable_queue, options),
+    durable_end_later,
     *(selected, hyphens, scheduled, same_client, durable_twice, other_mode, begin_twice),
     *(slash, plain, rest, word, all_topics, queue_wildcards, composite, shared, exchanges, existing),
     *(
