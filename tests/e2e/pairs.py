@@ -284,7 +284,7 @@ ROWS: Final = (
         "what a MESSAGE says though its sender did not",
         (
             "expires, priority, timestamp",
-            "the same; and persistent, redelivered",
+            "the same; and persistent, redelivered, destination-type",
             "redelivered; and content-length, unless the body is empty",
         ),
         (
@@ -334,6 +334,12 @@ ROWS: Final = (
         (SAME, "refused: `delays`", SAME, "refused: `delays`", NONE, NONE),
     ),
     Row(
+        "scheduled",
+        "a message that comes at a time",
+        (NONE, "`AMQ_SCHEDULED_TIME:`, in ms since 1970", NONE),
+        (NONE, NONE, "mapped: `AMQ_SCHEDULED_DELAY:`", "refused: `delays`", NONE, NONE),
+    ),
+    Row(
         "schedules",
         "a message that comes again and again",
         ("`AMQ_SCHEDULED_REPEAT:1`, `_PERIOD`, `_CRON`", NONE, NONE),
@@ -342,7 +348,7 @@ ROWS: Final = (
     Row(
         "groups",
         "a group of messages for one consumer",
-        ("`JMSXGroupID:g`", "`JMSXGroupID:g`", NONE),
+        ("`JMSXGroupID:g`", "`JMSXGroupID:g`; a MESSAGE calls it _AMQ_GROUP_ID", NONE),
         (SAME, "refused: `groups`", SAME, "refused: `groups`", NONE, NONE),
     ),
     Row(
@@ -350,6 +356,22 @@ ROWS: Final = (
         "a selector that compares numbers",
         ("`selector:price > 10`", "`selector:convert_string_expressions:price > 10`", NONE),
         (MAPPED, _FILTER, MAPPED, _FILTER, NONE, NONE),
+    ),
+    Row(
+        "selected",
+        "a selector with JMS's names of headers",
+        (
+            "`selector:JMSPriority > 5`, and others",
+            "`selector:convert_string_expressions:AMQPriority > 5`, and others",
+            NONE,
+        ),
+        (MAPPED, "refused: `selectors`", MAPPED, "refused: `selectors`", NONE, NONE),
+    ),
+    Row(
+        "hyphens",
+        "a selector with a hyphen in a name",
+        (NONE, "`selector:hyphenated_props:a-b = 'c'`", NONE),
+        (NONE, NONE, f"{REFUSED}{BY_BROKER}", "refused: `selectors`", NONE, NONE),
     ),
     Row(
         "prefetch",
@@ -387,6 +409,22 @@ ROWS: Final = (
         ),
     ),
     Row(
+        "durable_end_later",
+        "the same from a connection that has not subscribed",
+        (
+            "UNSUBSCRIBE with `activemq.subscriptionName:s`",
+            "UNSUBSCRIBE with `durable-subscription-name:s`",
+            "ERROR",
+        ),
+        (
+            MAPPED,
+            *("refused: `durable-subscriptions`",) * 2,
+            f"{REFUSED}{BY_BROKER}",
+            NONE,
+            NONE,
+        ),
+    ),
+    Row(
         "user",
         "the sender's user",
         ("`user-id:guest`", "`user-id:guest`", "`user-id:guest`, which must be the login"),
@@ -403,6 +441,12 @@ ROWS: Final = (
             SAME,
             SAME,
         ),
+    ),
+    Row(
+        "durable_twice",
+        "a second consumer of a durable subscription",
+        ("ERROR", "both share it", "both share it"),
+        (*("otherwise: both share it",) * 2, f"{REFUSED}{BY_BROKER}", MAPPED, NONE, NONE),
     ),
     Row(
         "no_local",
@@ -480,8 +524,14 @@ ROWS: Final = (
     Row(
         "ack_in_transaction",
         "ACK in a transaction that is aborted",
-        ("`transaction:t`", NONE, "`transaction:t`"),
-        ("refused: `transactional-acks`", SAME, NONE, NONE, SAME, "refused: `transactional-acks`"),
+        ("`transaction:t`", "is done all the same", "`transaction:t`"),
+        (
+            "refused: `transactional-acks`",
+            SAME,
+            *("otherwise: the message comes again",) * 2,
+            SAME,
+            "refused: `transactional-acks`",
+        ),
     ),
     Row(
         "prefetch_in_transaction",
@@ -539,6 +589,12 @@ ROWS: Final = (
         (SAME, _HOST, SAME, _HOST, *("otherwise: any text, and all have the same names",) * 2),
     ),
     Row(
+        "same_client",
+        "a second CONNECT with the same `client-id`",
+        ("ERROR", "both share durable subscriptions", "both share durable subscriptions"),
+        (*("otherwise: it is accepted",) * 2, f"{REFUSED}{BY_BROKER}", SAME, NONE, NONE),
+    ),
+    Row(
         "same_id",
         "SUBSCRIBE with the `id` of another subscription",
         ("both get messages", "ERROR, and the end", "ERROR, and the end"),
@@ -548,6 +604,24 @@ ROWS: Final = (
             SAME,
             "otherwise: both get messages",
             SAME,
+        ),
+    ),
+    Row(
+        "other_mode",
+        "`ack` with another word",
+        ("is auto", "is auto", "ERROR"),
+        (
+            *(SAME, f"{REFUSED}{BY_BROKER}") * 2,
+            *("otherwise: it is auto",) * 2,
+        ),
+    ),
+    Row(
+        "begin_twice",
+        "BEGIN of a transaction that has begun",
+        ("ERROR", "ERROR", "is accepted"),
+        (
+            *(SAME, "otherwise: it is accepted") * 2,
+            *(f"{REFUSED}{BY_BROKER}",) * 2,
         ),
     ),
     Row(

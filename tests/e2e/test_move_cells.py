@@ -537,6 +537,15 @@ def delays(s: Scene) -> None:
     see([client.read(), client.read()], [b"now", b"later"])
 
 
+def scheduled(s: Scene) -> None:
+    """It comes behind one that was sent later."""
+    client = s.client()
+    client.subscribe(s.queue("q"))
+    client.send(s.queue("q"), b"later", f"AMQ_SCHEDULED_TIME:{int(time.time() * 1000) + 500}")
+    client.send(s.queue("q"), b"now")
+    see([client.read(), client.read()], [b"now", b"later"])
+
+
 def schedules(s: Scene) -> None:
     """It comes twice."""
     client = s.client()
@@ -570,6 +579,21 @@ def selectors(s: Scene) -> None:
     for price in (9, 100):
         client.send(s.topic("t"), b"%d" % price, f"price:{price}")
     see(client.read(), b"100")
+
+
+def selected(s: Scene) -> None:
+    """Only what fits comes."""
+    client = s.client()
+    converts = "selector:convert_string_expressions:"
+    client.subscribe(s.queue("q"), s.of("selector:JMSPriority > 5", f"{converts}AMQPriority > 5", ""))
+    for number in (1, 9):
+        client.send(s.queue("q"), b"%d" % number, f"priority:{number}")
+    see(client.read(), b"9")
+
+
+def hyphens(s: Scene) -> None:
+    """Only what fits comes."""
+    s.client().subscribe(s.queue("q"), "selector:hyphenated_props:a-b = 'c'")
 
 
 def prefetch(s: Scene) -> None:
@@ -618,6 +642,22 @@ def durable_end(s: Scene) -> None:
     see(client.read(), b"back")
 
 
+def durable_end_later(s: Scene) -> None:
+    """It is not there for the next consumer."""
+    connect, lines, sender = f"client-id:{s.own}", _durable(s), s.client()
+    client = s.client(connect)
+    client.subscribe(s.topic("t"), *lines)
+    s.leave(client)
+    client = s.client(connect)
+    client.ask("UNSUBSCRIBE", "id:1", *lines)
+    s.leave(client)
+    sender.send(s.topic("t"), b"away")
+    client = s.client(connect)
+    client.subscribe(s.topic("t"), *lines)
+    sender.send(s.topic("t"), b"back")
+    see(client.read(), b"back")
+
+
 def durable_queue(s: Scene) -> None:
     """At ActiveMQ it is answered by an ERROR."""
     client = s.client(*s.of(f"client-id:{s.own}", f"client-id:{s.own}", "").split())
@@ -625,6 +665,14 @@ def durable_queue(s: Scene) -> None:
         client.subscribe(s.queue("q"), *_durable(s))
         client.send(s.queue("q"), b"1")
         see(client.read(), b"1")
+
+
+def durable_twice(s: Scene) -> None:
+    """At ActiveMQ it is answered by an ERROR."""
+    client, lines = s.client(f"client-id:{s.own}"), _durable(s)
+    client.subscribe(s.topic("t"), *lines)
+    with _ended(client, s.clients == ACTIVEMQ):
+        client.subscribe(s.topic("t"), *lines, id="2")
 
 
 def _durable(s: Scene) -> list[str]:
@@ -795,7 +843,7 @@ def prefetch_in_transaction(s: Scene) -> None:
 
 
 def ack_in_transaction(s: Scene) -> None:
-    """After ABORT the message comes to the next consumer."""
+    """After ABORT the message comes to the next consumer, except at Artemis."""
     client, place = s.client(), s.queue("q")
     client.send(place, b"1")
     client.subscribe(place, "ack:client-individual")
@@ -806,7 +854,7 @@ def ack_in_transaction(s: Scene) -> None:
     client = s.client()
     client.subscribe(place)
     client.send(place, b"2")
-    see(client.read(), b"1")
+    see(client.read(), b"2" if s.clients == ARTEMIS else b"1")
 
 
 def transaction(s: Scene) -> None:
@@ -887,12 +935,34 @@ def passcode(s: Scene) -> None:
         s.client(passcode="wrong")
 
 
+def same_client(s: Scene) -> None:
+    """At ActiveMQ it is answered by an ERROR."""
+    s.client(f"client-id:{s.own}")
+    with _ended(None, s.clients == ACTIVEMQ):
+        s.client(f"client-id:{s.own}")
+
+
 def same_id(s: Scene) -> None:
     """At ActiveMQ there are two subscriptions, elsewhere it is answered by an ERROR."""
     client = s.client()
     client.subscribe(s.queue("a"))
     with _ended(client, s.clients != ACTIVEMQ):
         client.subscribe(s.queue("b"))
+
+
+def other_mode(s: Scene) -> None:
+    """At RabbitMQ it is answered by an ERROR."""
+    client = s.client()
+    with _ended(client, s.clients == RABBITMQ):
+        client.subscribe(s.queue("q"), "ack:other")
+
+
+def begin_twice(s: Scene) -> None:
+    """Except at RabbitMQ it is answered by an ERROR."""
+    client = s.client()
+    client.ask("BEGIN", "transaction:t")
+    with _ended(client, s.clients != RABBITMQ):
+        client.ask("BEGIN", "transaction:t")
 
 
 def no_id(s: Scene) -> None:
@@ -929,6 +999,8 @@ def _ended(client: Client | None, ends: bool) -> Iterator[None]:
 _SCENES: tuple[Callable[[Scene], None], ...] = (
     *(other_prefix, reserved, topic_requests, advisories, expired, unsaid, asked, raw_colons),
     *(transformations, nack_several, prefetch_in_transaction, same_id, no_id, errors, durable_queue, options),
+    durable_end_later,
+    *(selected, hyphens, scheduled, same_client, durable_twice, other_mode, begin_twice),
     *(slash, plain, rest, word, all_topics, queue_wildcards, composite, shared, exchanges, existing),
     *(
         requests,

@@ -254,6 +254,15 @@ def test_a_durable_subscription_needs_a_client_id(tmp_path: Path, capsys: Captur
     ]
 
 
+def test_many_names_at_one_destination(tmp_path: Path, capsys: Capture) -> None:
+    """More reasons than are shown are not more destinations."""
+    said = "SUBSCRIBE\nid:1\ndestination:/topic/x\nactivemq.subscriptionName:s"
+    frames = [f"{said}{number}" for number in range(30)]
+    put(tmp_path, record(0, context("s-1", "a"), "CONNECT\nlogin:a\nclient-id:a", *frames))
+    _, report = reported(capsys, write(tmp_path), "--no-sessions", "--journal", str(tmp_path))
+    assert [each["more_destinations"] for each in report["findings"]] == [False]
+
+
 # The tables
 
 

@@ -46,6 +46,7 @@ SAID = [
     (R, A, "SUBSCRIBE", ["prefetch-count:7"], ["activemq.prefetchSize:7"]),
     (A, J, "SUBSCRIBE", ["activemq.prefetchSize:7"], ["subscription-type:ANYCAST"]),
     (J, R, "SUBSCRIBE", ["consumer-window-size:4096"], []),
+    (J, R, "SUBSCRIBE", ["consumer-window-size:0"], ["prefetch-count:1"]),
     # selectors
     (
         A,
@@ -55,6 +56,16 @@ SAID = [
         ["selector:convert_string_expressions\\ca > 1", "subscription-type:ANYCAST"],
     ),
     (J, A, "SUBSCRIBE", ["selector:a = '1'"], ["selector:a = '1'"]),
+    (
+        J,
+        A,
+        "SUBSCRIBE",
+        ["selector:AMQDurable<>'NON_DURABLE' and a='AMQPriority' or b='DURABLE' or AMQPriority>5"],
+        ["selector:JMSDeliveryMode<>'NON_PERSISTENT' and a='AMQPriority' or b='DURABLE' or JMSPriority>5"],
+    ),
+    # delays until a time
+    (J, A, "SEND", ["AMQ_SCHEDULED_TIME:1005000"], ["AMQ_SCHEDULED_DELAY:5000"]),
+    (J, A, "SEND", ["AMQ_SCHEDULED_DELAY:5000"], ["AMQ_SCHEDULED_DELAY:5000"]),
     # names
     (A, R, "SEND", ["destination:/queue/a/b"], ["destination:/queue/a%2Fb"]),
     (A, R, "SUBSCRIBE", ["destination:/topic/a.>"], ["destination:/topic/a.#"]),
@@ -163,6 +174,7 @@ REFUSED = [
     (A, R, "SEND", ["reply-to:some/thing"], "foreign-replies"),
     (A, R, "SUBSCRIBE", ["destination:/queue/q?consumer.exclusive=true"], "destination-options"),
     (J, R, "SUBSCRIBE", ["activemq.noLocal:true"], "no-local"),
+    (J, R, "SEND", ["AMQ_SCHEDULED_TIME:5"], "delays"),
     (J, A, "UNSUBSCRIBE", ["durable-subscriber-name:s"], "durable-subscriptions"),
     (A, R, "SEND", ["transformation:jms-map-json"], "transformations"),
     (A, J, "SUBSCRIBE", ["transformation:jms-xml"], "transformations"),

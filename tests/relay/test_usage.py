@@ -54,7 +54,9 @@ def scripts(clients: str) -> Iterator[Script]:
     for name in NAMES:  # headers of other products
         for feature in FEATURES:
             if SUBSCRIBE in feature.commands and name in feature.said:
-                yield [(SUBSCRIBE, {b"id": b"1", b"destination": b"/queue/a", feature.said[name].name: b"7"})]
+                for value in (b"7", b"true", b"jms-xml"):
+                    said = {b"id": b"1", b"destination": b"/queue/a", feature.said[name].name: value}
+                    yield [(SUBSCRIBE, said)]
     yield from conversations()
 
 
@@ -145,6 +147,14 @@ def test_what_is_foretold_happens(clients: str, product: str, client_id: bytes, 
 def _said(finding: Finding, error: bytes) -> bool:
     """Whether an ERROR is for this reason."""
     return finding.feature.encode() in error or finding.why.rpartition(": ")[2].encode() in error
+
+
+def test_a_virtual_topic() -> None:
+    """It is told once."""
+    judge = Judge(MapSettings("activemq"), "rabbitmq")
+    command, headers = subscribe(1, b"/queue/Consumer.A.VirtualTopic.T")
+    found = judge.judge(command, [*headers.items()], session_of(b"relay-session"))
+    assert [(each.feature, each.verdict) for each in found] == [("virtual-topics", Verdict.MAPPED)]
 
 
 def test_own_rows() -> None:

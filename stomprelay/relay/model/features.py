@@ -28,6 +28,16 @@ class Unit(Enum):
 SELECTORS: Final = "selectors"
 CONVERSION: Final = b"convert_string_expressions:"
 """Begins a selector that compares text with numbers."""
+SELECTED: Final = {
+    b"JMSPriority": b"AMQPriority",
+    b"JMSTimestamp": b"AMQTimestamp",
+    b"JMSExpiration": b"AMQExpiration",
+    b"JMSXGroupID": b"AMQGroupID",
+    b"JMSDeliveryMode": b"AMQDurable",
+    b"'PERSISTENT'": b"'DURABLE'",
+    b"'NON_PERSISTENT'": b"'NON_DURABLE'",
+}
+"""Words of ACTIVEMQ's selectors that are others at ARTEMIS; the texts are values of the last name alone."""
 
 
 class Said(NamedTuple):
@@ -132,6 +142,14 @@ FEATURES: Final = (
         (SEND,),
         Said(b"AMQ_SCHEDULED_DELAY"),
         Said(b"AMQ_SCHEDULED_DELAY"),
+        None,
+        "the broker delivers at once",
+    ),
+    _feature(
+        "delays",
+        (SEND,),
+        Said(b"AMQ_SCHEDULED_DELAY", Unit.PERIOD, used=False),
+        Said(b"AMQ_SCHEDULED_TIME", Unit.EPOCH),
         None,
         "the broker delivers at once",
     ),

@@ -18,6 +18,7 @@ from stomprelay.relay.model.features import (
     PLACES,
     PRODUCTS,
     RABBITMQ,
+    SELECTED,
     SELECTORS,
     TRUE,
     Unit,
@@ -74,15 +75,31 @@ def _size(value: bytes, spoken: "BrokerMap", _: Session) -> bytes | None:
 
 def _count(value: bytes, spoken: "BrokerMap", _: Session) -> bytes | None:
     size, each = _number(value), spoken.message_size
+    if size == 0:
+        return b"1"  # one at a time
     return None if size is None or each is None else b"%d" % max(1, size // each)
 
 
+_WORD: Final = re.compile(rb"((?:JMSDeliveryMode|AMQDurable)\s*(?:=|<>)\s*)?('(?:[^']|'')*')|[\w$]+")
+_BACK_SELECTED: Final = {theirs: ours for ours, theirs in SELECTED.items()}
+
+
+def _reworded(selector: bytes, words: Mapping[bytes, bytes]) -> bytes:
+    def said(found: re.Match[bytes]) -> bytes:
+        name, text = found.groups()
+        if name is not None:
+            return _reworded(name, words) + words.get(text, text)
+        return found[0] if text is not None else words.get(found[0], found[0])
+
+    return _WORD.sub(said, selector)
+
+
 def _typed(value: bytes, _: "BrokerMap", __: Session) -> bytes:
-    return value if value.startswith(CONVERSION) else CONVERSION + value
+    return CONVERSION + _reworded(value.removeprefix(CONVERSION), SELECTED)
 
 
 def _converting(value: bytes, _: "BrokerMap", __: Session) -> bytes:
-    return value.removeprefix(CONVERSION)
+    return _reworded(value.removeprefix(CONVERSION), _BACK_SELECTED)
 
 
 def _same(value: bytes, _: "BrokerMap", __: Session) -> bytes:

@@ -265,11 +265,12 @@ class Judge:
         """Yield what the form of a destination means, and which headers a frame gets for it."""
         place = first(DESTINATION) or b""
         lacking = {each.feature for each in self._free.lacks}
-        for each in PLACES:
+        mapped = command is SUBSCRIBE and self._spoken.subscribes(place)
+        for each in () if mapped else PLACES:
             known = each.product == self.clients and command in each.commands
             if known and each.name not in lacking and each.pattern.fullmatch(place) is not None:
                 yield Finding(each.name, Verdict.SAME, place)
-        if command is SUBSCRIBE and self._spoken.subscribes(place):
+        if mapped:
             why = [
                 row.broker.said(values)
                 for row in self._spoken.subscribed

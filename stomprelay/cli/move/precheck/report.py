@@ -48,7 +48,7 @@ class Use:
             if value and value not in known:
                 if len(known) < _PLACES:
                     known[value] = None  # type: ignore[index]
-                else:
+                elif known is self.places:
                     self.more = True
 
 
