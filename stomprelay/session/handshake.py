@@ -193,7 +193,8 @@ class Offer:
     @property
     def secrets(self) -> list[bytes]:
         """The values that only the broker may see."""
-        return [value for name, value in self.headers if name not in _OPEN]
+        shown = [value for name, value in self.headers if name in _OPEN]
+        return [value for _, value in self.headers if value not in shown]
 
     def has_value(self, value: bytes) -> bool:
         """Return whether this is the value of one of the client's headers."""

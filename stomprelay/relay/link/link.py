@@ -431,7 +431,8 @@ class Handshake:
         """Return the ERROR that `read` returned. What it says decides nothing."""
         upstream, client = self._link.upstream, self._offer.credentials
         sent = (client, upstream.credentials, credentials(upstream, self.broker, client))
-        secrets = [*self._offer.secrets, *[each.passcode or b"" for each in sent if each is not None]]
+        own = [each.passcode for each in sent if each is not None and each.passcode != each.login]
+        secrets = [*self._offer.secrets, *filter(None, own)]
         text = words(error, self.leg.dialect, secrets)
         return Denied(error.wire, f"answered CONNECT with ERROR{text and ': '}{text}")
 

@@ -252,3 +252,12 @@ def test_what_a_refusal_says(said: bytes, words: str) -> None:
         play.broker_says(said)
         play.client_gets(said)
         assert play.noted(Event.REFUSED) == f"broker {URI} answered CONNECT with ERROR{words and ': '}{words}"
+
+
+def test_a_passcode_that_is_the_login() -> None:
+    """Everybody sees it as the login."""
+    with Playbook(listener(upstream(credentials=Credentials(b"relay", b"relay")))) as play:
+        play.client_says(b"CONNECT\nlogin:guest\npasscode:guest\n\n\0")
+        play.broker_is_asked()
+        play.broker_tells_client(b"ERROR\nmessage:neither guest nor relay\n\n\0")
+        assert play.noted(Event.REFUSED).endswith("neither guest nor relay")
