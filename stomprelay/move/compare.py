@@ -43,6 +43,8 @@ from stomprelay.wire.frame import Frame, Limits, compose
 
 PATIENCE: Final = 5.0
 """A SEND without a copy for so many seconds has none. A copy whose SEND is not in the journal by then has none."""
+COMING: Final = 1.0
+"""If nothing came from NEW for so many seconds, the journal is read on, however many SENDs wait."""
 FLUSHED: Final = 1.0
 """At the end, the seconds until the journal has what was sent before."""
 MOST: Final = 100_000
@@ -103,13 +105,14 @@ class _Came(NamedTuple):
 @dataclass(slots=True)
 class _Session:
     """A session of the relay. `begin` and `end`: the first and the last of its SENDs that were read; `open`: those of
-    them that are in transactions. `firsts` and `lasts`: the smallest and the greatest number of a copy that came, by
-    destination.
+    them that are in transactions; `forgotten`: the last of those that were given up. `firsts` and `lasts`: the smallest
+    and the greatest number of a copy that came, by destination.
     """
 
     producer: str = ""
     begin: int = 0
     end: int = -1
+    forgotten: int = -1
     open: dict[str, set[Key]] = field(default_factory=dict)
     firsts: dict[str, int] = field(default_factory=dict)
     lasts: dict[str, int] = field(default_factory=dict)
@@ -144,6 +147,11 @@ class Comparison:
         """Whether no more copies should be taken until more of the journal was read."""
         return len(self._came) * 2 > self._most
 
+    @property
+    def ahead(self) -> bool:
+        """Whether no more of the journal should be read until more copies came."""
+        return len(self._sent) * 2 > self._most
+
     def watched(self, destination: str, at: float) -> None:
         """From now on the copies of a destination are taken."""
         self.since.setdefault(destination, at)
@@ -174,6 +182,7 @@ class Comparison:
             session.open.setdefault(transaction, set()).add(key)
         if len(self._sent) > self._most:
             key = next(iter(self._sent))
+            self._session(key[0]).forgotten = key[1]
             self.uncompared += self._is_compared(key, self._sent.pop(key))
 
     def settled(self, session: str, transaction: str, *, committed: bool) -> None:
@@ -209,6 +218,8 @@ class Comparison:
         sent = self._sent.pop(key, None)
         if sent is not None:
             self._pair(sent, came)
+        elif mark.number <= session.forgotten:
+            self.uncompared += 1
         elif key in self._came or session.begin <= mark.number <= session.end:
             # Its SEND was read, and has had a copy.
             counts = self._of(destination, session.producer)
@@ -280,6 +291,8 @@ class Compare:
     ) -> None:
         self.comparison = Comparison()
         self.reason = ""
+        self._came_at = self._fewer_at = -inf
+        self._lacking = inf
         self.others: defaultdict[str, int] = defaultdict(int)
         self.done = False
         self._destinations = [*dict.fromkeys(destinations)]
@@ -345,6 +358,10 @@ class Compare:
             self._end(f"{_NEW}it did not confirm DISCONNECT")
         return self._after(now)
 
+    def ahead(self, now: float) -> bool:
+        """Whether more of the journal should be read later, because copies of what was read are coming."""
+        return self.comparison.ahead and now < self._came_at + COMING
+
     def wants(self, context: Context, head: bytes) -> bool:
         """Return whether a frame of the journal matters."""
         return context.side == JournalSide.CLIENT.value and head.startswith(
@@ -373,9 +390,12 @@ class Compare:
     def read(self, now: float) -> Sequence[Request]:
         """All records of the journal were passed to `recorded`."""
         self.comparison.read(self._epoch + now)
-        waited = now >= self.until + FLUSHED and not self.comparison.lacking(self._epoch + self.until)
-        if not self._leaving and (waited or now >= self.until + PATIENCE):
-            self._leave(now)
+        if now >= self.until and not self._leaving:
+            lacking = len(self.comparison.lacking(self._epoch + self.until))
+            if lacking < self._lacking:
+                self._lacking, self._fewer_at = lacking, now
+            if now >= (self._fewer_at + PATIENCE if lacking else self.until + FLUSHED):
+                self._leave(now)
         return self._after(now)
 
     # Frames
@@ -404,6 +424,7 @@ class Compare:
         headers = frame.headers(V1_2)
         number = int(first(headers, names.SUBSCRIPTION) or b"0")
         destination, ack = self._destinations[number], first(headers, names.ACK_HEADER)
+        self._came_at = now
         mark = Mark.parse(first(headers, COPY) or b"")
         if mark is None:
             self.others[destination] += 1

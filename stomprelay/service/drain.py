@@ -331,7 +331,7 @@ class Comparing(Performing):
                 what = record.command if record.event is None else record.event.event
                 headers, at = dict(reversed(record.headers)), record.time / 1e9
                 self.happened("recorded", record.context, record.number, what, headers, at)
-                if self._seconds() >= until:
+                if self._seconds() >= until or self.core.ahead(until):
                     break
             else:
                 self.happened("read")

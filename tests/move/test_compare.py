@@ -91,7 +91,8 @@ class Script:
 
     def ends(self) -> list[Counts]:
         """The time is over. Return the counts."""
-        self.passes(m.PATIENCE + 60)
+        self.passes(61)
+        self.passes(m.PATIENCE)
         assert self.told()[-1] == b"DISCONNECT\nreceipt:bye\n\n\0"
         self.says(b"RECEIPT\nreceipt-id:bye\n\n\0")
         assert self.did_[-2:] == ["Close", "Done"]
@@ -258,6 +259,26 @@ def test_ctrl_c_ends_it_as_its_time_does() -> None:
     assert script.told()[-1].startswith(b"DISCONNECT\n")
 
 
+def test_what_waits_is_taken_first() -> None:
+    """At the end SENDs are missing only when for some time no more of their copies came."""
+    script = Script()
+    script.subscribes()
+    for number in range(1, 5):
+        script.sends(number)
+    script.passes(61)
+    for number in (1, 2, 3):
+        script.passes(m.PATIENCE - 1)
+        script.comes(number)
+    script.told()
+    script.passes(1)
+    assert not script.told()
+    script.passes(m.PATIENCE)
+    assert script.told()
+    script.says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+    [found] = script.compare.comparison.counts
+    assert (found.same, found.missing) == (3, 1)
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """NEW is not read from while too many copies wait for the journal; what was given up is counted."""
     comparison = Comparison(4)
@@ -265,12 +286,15 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         mark = Mark.of(b"s", number, b"")
         comparison.came(mark, A, same=True, again=False, at=0.0)
     assert comparison.crowded
+    assert not comparison.ahead
     assert comparison.uncompared == 2
     comparison = Comparison(4)
     comparison.watched(A, 0.0)
     for number in range(1, 7):
         comparison.sent(("s", number), A, "alice", None, 1.0)
-    assert comparison.uncompared == 2
+    assert (comparison.uncompared, comparison.ahead) == (2, True)
+    comparison.came(Mark.of(b"s", 1, b""), A, same=True, again=False, at=1.0)
+    assert (comparison.uncompared, comparison.counts) == (3, [])
     monkeypatch.setattr(m, "PRODUCERS", 1)
     monkeypatch.setattr(m, "SESSIONS", 1)
     comparison = Comparison()

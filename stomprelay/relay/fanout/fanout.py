@@ -562,6 +562,8 @@ class Fanout:
             there = [member for member in target.live if member.served]
             for member in target.live:
                 if member not in there:
+                    if target.spare:
+                        self._forget_copies(target, member)
                     member.link.end()
             for member in there:
                 self._disconnect_from(member, now)

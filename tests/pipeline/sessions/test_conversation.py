@@ -18,6 +18,18 @@ def test_headers_that_are_kept() -> None:
     assert [row["headers"] for row in script.rows()] == ['{"kind":"new"}', None]
 
 
+def test_a_copy_that_a_move_made_is_no_delivery() -> None:
+    """What the phase `shadow` gave the new broker is kept from the client; a fan-out's copy is one."""
+    script = Script()
+    script.subscribes()
+    script.sends("t")
+    script.gets("m1", trace="t", copy="s1-shadow-1-00000000")
+    script.gets("m2", trace="t", copy="s1-1")
+    script.says("ACK", ack="m2")
+    [delivery] = script.row()["deliveries"]
+    assert "m2" in delivery
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_a_commit_that_the_relay_refuses(before: bool) -> None:
     """Its SENDs were not sent, whether the journal has the ERROR before or after the COMMIT of the same chunk."""

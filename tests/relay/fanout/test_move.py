@@ -266,6 +266,17 @@ def test_new_is_full() -> None:
         play.broker_tells_client(receipt("d"), at="a")
 
 
+def test_a_client_that_leaves_before_new_is_there() -> None:
+    """It does not wait; its copies have failed."""
+    moving = Moving("shadow")
+    with moving.play as play:
+        play.client_tells_broker(send(b"1"), at="a")
+        play.client_says(tell(b"DISCONNECT", receipt="d"))
+        assert b"receipt:d" in play.broker_reads(at="a")
+        play.broker_tells_client(receipt("d"), at="a")
+    assert moving.move.failed == 1
+
+
 def test_a_copy_of_a_transaction() -> None:
     """NEW gets the transaction as a whole, when OLD does."""
     moving = Moving("shadow")
