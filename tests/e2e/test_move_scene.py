@@ -23,6 +23,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -273,12 +274,16 @@ class Reader(Party):
     def work(self) -> None:
         self.subscribe()
         while (frame := self.frame("MESSAGE")).body != END:
-            self.heard.append(frame)
+            self.heard.append(self._noted(frame))
             self.late = max(self.late, time.time() * 1000 - float(frame.headers.get("x-until", "inf")))
             self.took(frame)
             self.achieved()
         if self._ack != "auto":
             self.client.ack(frame, {})
+
+    def _noted(self, frame: Frame) -> Frame:
+        """Return the frame with notes who got it, and when."""
+        return replace(frame, headers={**frame.headers, "by": self.name, "came": time.strftime("%X")})
 
     def subscribe(self) -> None:
         """Subscribe, and wait for the receipt."""
@@ -322,7 +327,7 @@ class Saver(Reader):
                 self.ended = True
                 self.client.ack(frame, {})
                 return
-            self.heard.append(frame)
+            self.heard.append(self._noted(frame))
             self.took(frame)
             self.achieved()
 
@@ -674,7 +679,12 @@ class Account:
 
 def at_broker(broker: Broker, place: str) -> str:
     """Return a queue as this broker spells it."""
-    return "/queue/" + quote(place.removeprefix("/queue/"), safe="") if broker.name == "rabbitmq" else place
+    if broker.name != "rabbitmq":
+        return place
+    made = "/amq/queue/" if place.endswith("claims") else "/queue/"  # it has arguments
+    return made + quote(place.removeprefix("/queue/"), safe="").replace(
+        "%2F", "/" if "amq" in made else "%2F"
+    )
 
 
 def accounts(scene: Scene) -> dict[str, Account]:
@@ -699,6 +709,9 @@ def accounts(scene: Scene) -> dict[str, Account]:
     ]
     for each in found:
         scene.say(str(each))
+        for frame in each.unmarked[:5]:
+            same = [other for other in each.heard if other.body == frame.body]
+            scene.say(f"  not marked: {[dict(other.headers) for other in same]}")
     asked = [(each.name, each.count, each.repeated) for each in scene.askers]
     scene.say(
         "asked     "
