@@ -53,9 +53,9 @@ END: Final = b"end"
 UNKNOWN: Final = "the outcome of a transaction is unknown"
 MEGABYTE: Final = 1_000_000
 QUEUES: Final = ("orders", "requests", "answers", "bookings", "claims", "notices", "sheets", "labels")
-MARKS: Final = ("redelivered:true", "relay-resent:true", "again:true")
-"""What says that a message may have come before; the last one is the client's own. A copy of the phase `shadow` says
-that the other one is the original.
+MARKS: Final = {"redelivered:true", "relay-resent:true", "again:true"}
+"""One of two copies says that there may be another; the last mark is the client's own. So does a copy of the phase
+`shadow`, by its header `relay-copy`.
 """
 UPSTREAM: Final = """
 [upstream.{name}]
@@ -646,6 +646,11 @@ def _notice(number: int) -> dict[str, str]:
     return {"priority": str(number % 10), "expires": until, "x-until": until}
 
 
+def _marked(frame: Frame) -> bool:
+    said = {f"{name}:{value}" for name, value in frame.headers.items()}
+    return "relay-copy" in frame.headers or not said.isdisjoint(MARKS)
+
+
 class Account:
     """What became of the messages of one place."""
 
@@ -655,16 +660,13 @@ class Account:
         self.heard = heard
         self.bodies = [each.body.rstrip(b"\0") for each in heard]
         self.lost = done - {*self.bodies}
+        marked = {body for body, each in zip(self.bodies, heard, strict=True) if _marked(each)}
         seen: set[bytes] = set()
-        copies = {body for body, each in zip(self.bodies, heard, strict=True) if "relay-copy" in each.headers}
         self.marked: list[Frame] = []
         self.unmarked: list[Frame] = []
         for body, each in zip(self.bodies, heard, strict=True):
             if body in seen:
-                marked = body in copies or any(
-                    f"{name}:{value}" in MARKS for name, value in each.headers.items()
-                )
-                (self.marked if marked else self.unmarked).append(each)
+                (self.marked if body in marked else self.unmarked).append(each)
             seen.add(body)
         self.disorder = descents(self.bodies)
 
