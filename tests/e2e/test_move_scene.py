@@ -412,7 +412,8 @@ class Scene:
 
     def place(self, name: str) -> str:
         """Return a queue of this scene, as clients spell it."""
-        return f"/queue/{self.own}/{name}"
+        between = "." if name == "claims" else "/"  # RabbitMQ knows no slash in the name of a queue that is there
+        return f"/queue/{self.own}{between}{name}"
 
     def topic(self, name: str) -> str:
         return f"/topic/{self.own}.{name}"
@@ -678,7 +679,7 @@ def at_broker(broker: Broker, place: str) -> str:
     """Return a queue as this broker spells it."""
     if broker.name != "rabbitmq":
         return place
-    made = "/amq/queue/" if place.endswith("claims") else "/queue/"  # it has arguments
+    made = "/amq/queue/" if place.endswith(".claims") else "/queue/"  # it has arguments
     return made + quote(place.removeprefix("/queue/"), safe="").replace(
         "%2F", "/" if "amq" in made else "%2F"
     )
