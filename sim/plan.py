@@ -334,6 +334,9 @@ def _later(name: str, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step
         steps = [each._replace(values=(2,)) if each[2:] == ("fill", (1,)) else each for each in steps]
     more = {"mapped": mapped, "confirm_timeout": 6.0 if overlooks else 60.0}
     scene = replace(scene, settings={**scene.settings, **more})
+    silent = Random(f"{name}/overlooked")
+    if silent.random() < 0.02:
+        scene, steps = _overlooked(silent, scene, steps)
     moves = Random(f"{name}/moves")
     if moves.random() < 0.06 and len(scene.brokers) > 1:
         scene, steps = _moving(moves, scene, steps)
@@ -508,6 +511,25 @@ def _refused(chance: Random, scene: Scene, steps: list[Step]) -> list[Step]:
     at, last = 1.0 + chance.random(), [*scene.brokers][-1]
     steps = [each for each in steps if each.who in scene.clients]
     return [*steps, Step(at, last, "feel", (1,)), Step(at + chance.random(), "relay", "pause", (0,))]
+
+
+def _overlooked(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
+    """Return the scene and the steps of clients, with RabbitMQs that reject without a word what clients send just then,
+    and perhaps with what happens else.
+    """
+    random, choice = chance.random, chance.choice
+    product, begins, length = next(each for each in PRODUCTS if each.late), 1.0 + random(), choice((0.5, 5.0))
+    brokers = {name: (product, version) for name, (_, version) in scene.brokers.items()}
+    steps = [each for each in steps if each.who in scene.clients] if random() < 0.7 else [*steps]
+    for name in brokers:
+        steps += [Step(begins, name, "fill", (2,)), Step(begins + length, name, "fill", (0,))]
+    for name in scene.clients:
+        steps += [
+            Step(begins + length * random(), name, "send", (choice((0, 2, 3)), int(random() < 0.7), 0, 0))
+            for _ in range(choice((1, 3)))
+        ]
+    settings = {**scene.settings, "confirm_timeout": 6.0}
+    return replace(scene, brokers=brokers, settings=settings), steps
 
 
 def _ended(chance: Random, scene: Scene) -> tuple[Scene, list[Step]]:

@@ -144,6 +144,8 @@ class Explanation:
             return
         if out == said:
             yield f"{_PARAGRAPH}goes out as it came"
+        elif not out:
+            yield f"{_PARAGRAPH}is not sent on"
         else:
             yield f"{_PARAGRAPH}goes out as"
             yield _frame(out)
@@ -151,6 +153,9 @@ class Explanation:
                 yield f"{_PARAGRAPH}handshake: each leg settles its own version and heart-beats"
             else:
                 yield from self._reasons(frame, said, out, bridge)
+        if own := self._session.take_own():
+            yield f"{_PARAGRAPH}the relay sends the broker"
+            yield _frame(own)
         for name, count in self._counters.items():
             if count != before[name]:
                 yield f"{_PARAGRAPH}counted: {name} +{count - before[name]} ({COUNTERS[name]})"
@@ -186,7 +191,7 @@ class Explanation:
         """Yield why `out` differs from `said`: the steps that changed the frame, and the lines with other escapes."""
         for name, edit in self._edits:
             parts = []
-            if gone := [name.decode() for name in edit.drop if frame.raw(name) is not None]:
+            if gone := [name.decode() for name in dict.fromkeys(edit.drop) if frame.raw(name) is not None]:
                 parts.append(f"takes out {', '.join(gone)}")
             if edit.add:
                 parts.append(f"puts in {', '.join(caret_text(b':'.join(pair)) for pair in edit.add)}")

@@ -100,6 +100,17 @@ STORIES = [
         *("StomprelayWorkerRestarts", 20, 35, {"worker": "2"}),
         {'stomprelay_worker_restarts_total{worker="2"}': "0x10 1x9 2x10 3+1x29"},
     ),
+    Story(
+        *("StomprelayMoveStopped", 20, 22, {"move": "a"}),
+        {'stomprelay_move_stopped{move="a"}': "0x20 1x39", 'stomprelay_move_stopped{move="b"}': "0x60"},
+    ),
+    Story(
+        *("StomprelayMoveSessionsStay", 39, 41, {"move": "a"}),
+        {'stomprelay_move_sessions{move="a",state="followed"}': "0x20 9x39"}
+        | {'stomprelay_move_sessions{move="a",state="waiting"}': "0x20 9x5 0x33"}
+        | {'stomprelay_move_sessions{move="a",state="staying"}': "0x29 1x30"}
+        | {'stomprelay_move_sessions{move="b",state="older"}': "0x19 3x5 0x34"},
+    ),
     Story("StomprelayJournalFailing", 20, 22, {}, {"stomprelay_journal_failing": "0x19 1x40"}),
     Story("StomprelayJournalDropping", 20, 22, {}, counter("journal_dropped_frames", labels="")),
     Story(

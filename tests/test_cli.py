@@ -110,8 +110,8 @@ def test_check_says_what_runs(tmp_path: Path, authority: Authority, capsys: Capt
     authority.issue("relay")
     assert main(["check", "-c", write(tmp_path, file.read_text(encoding="utf-8"))]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("listener ")
-    assert "upstream " in out
+    assert out.startswith("listener.")
+    assert "\nupstream." in out
     assert err == ""
 
 

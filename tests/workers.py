@@ -20,7 +20,7 @@ def share(module: str) -> str:
     text = (ROOT / module).read_text(encoding="utf-8")
     if "mark.broker" in text:
         return BROKER
-    if "mark.spark" in text and "mark.e2e" not in text:
+    if "mark.spark" in text and ("mark.e2e" not in text or "spark: SparkSession" in text):
         return SPARK
     return module
 

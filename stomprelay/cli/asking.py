@@ -10,6 +10,7 @@ from stomprelay.config.admin import token_content
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.table import read_file
 from stomprelay.config.values import seconds_or_none
+from stomprelay.journal.records import parse_time
 from stomprelay.journal.tail import LONGEST_BODY
 from stomprelay.remote import commands as remote
 from stomprelay.remote.client import DEFAULT, RATES, AdminClient, AdminCredentials
@@ -138,6 +139,14 @@ def add(commands: _Commands) -> None:
         "--bodies", type=_bodies, default=0, metavar="N", help="show N bytes of each body; default: none"
     )
     tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
+
+
+def instant(text: str) -> int:
+    """Return the time in an option, as ns since 1970."""
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a time such as 2026-11-21T08:23, not {text!r}") from None
 
 
 def table_options() -> argparse.ArgumentParser:

@@ -6,12 +6,14 @@ import os
 import stat
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from stomprelay.auth.lines import LONGEST, is_user
 from stomprelay.config import ConfigError
 from stomprelay.config.auth import INSTALL
-from stomprelay.config.table import read_file, replace_file
+from stomprelay.config.table import read_file
+from stomprelay.journal.disk import replace
 
 _PASSWD: Final = """
 Sets the passcode of a user in a users file (`users` in [auth.NAME]), or adds the user. The command asks for the
@@ -129,6 +131,6 @@ def _write(path: str, content: bytes) -> None:
                     os.fchown(number, found.st_uid, found.st_gid)
                 os.fchmod(number, stat.S_IMODE(found.st_mode) & ~_OTHERS)
 
-        replace_file(path, content, keep)
+        replace(Path(path), content, 0o600, keep)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None

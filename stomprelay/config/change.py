@@ -5,18 +5,17 @@ that need a restart, and the groups and brokers that stay.
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from stomprelay.config import ConfigError, default, load, overridden, read_text
 from stomprelay.config.config import NOTHING, Config, led_to, sharable
-from stomprelay.config.settings import FIELD_KEYS, SETTINGS, takes
+from stomprelay.config.settings import SETTINGS, held, takes
 from stomprelay.config.table import Takes
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.move import Move
-from stomprelay.relay.model.rates import Scope
 from stomprelay.relay.model.upstream import Upstream
 
 
@@ -185,18 +184,14 @@ def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[
     """Return two lists: the keys that differ and need no restart, and the keys that differ and need a restart. Added
     and removed tables and brokers are described in words.
     """
-    skipped = {"listeners", "broker", "journal", "auths", "tables"}
-    changed = _plain(before, after, FIELD_KEYS[""], skipped)
-    if before.broker != after.broker:
-        changed += [f"broker.{key}" for key in _plain(before.broker, after.broker, {})]
-    if before.journal != after.journal:
-        changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, FIELD_KEYS["journal"])]
+    changed = _keys("", before, after)
+    changed += [f"broker.{key}" for key in _keys("broker", before.broker, after.broker)]
+    changed += [f"journal.{key}" for key in _keys("journal", before.journal, after.journal)]
     restart = tuple([key for key in changed if takes(key) is Takes.RESTART])
     if before.listeners is not after.listeners:
         changed += _by_name("listener", before.listeners, after.listeners, _listener)
         if before.auths != after.auths:
-            compare = partial(_plain, keys=FIELD_KEYS["auth.NAME"])
-            changed += _by_name("auth", before.auths, after.auths, compare)
+            changed += _by_name("auth", before.auths, after.auths, partial(_keys, "auth.NAME"))
         if before.upstreams != after.upstreams:
             changed += _by_name("upstream", before.upstreams, after.upstreams, _upstream)
     return tuple([each for each in changed if each not in restart]), restart
@@ -215,31 +210,28 @@ def _by_name(kind: str, before: Iterable[Any], after: Iterable[Any], compare: An
     return changed
 
 
-def _plain(before: Any, after: Any, keys: Mapping[str, str], skipped: Iterable[str] = ()) -> list[str]:
-    """Return the keys of the fields in which two records of the same class differ, each key once."""
-    found: dict[str, None] = {}
-    for each in fields(before):
-        name = each.name
-        if each.init and name not in skipped and getattr(before, name) != getattr(after, name):
-            found[keys.get(name, name)] = None
-    return list(found)
+def _keys(table: str, before: object, after: object) -> list[str]:
+    """Return the keys of a table, and of the tables in it, whose values differ in two of its records."""
+    there, here = (
+        {
+            f"{each.table[len(table) :]}.{each.key}".removeprefix("."): each.values
+            for each in held(table, record)
+        }
+        for record in (before, after)
+    )
+    return [key for key in {**here, **there} if there.get(key) != here.get(key)]
 
 
 def _listener(before: Listener, after: Listener) -> list[str]:
-    keys = FIELD_KEYS["listener.NAME"] | {"rules": "rule"}
-    found = _plain(before, after, keys, skipped={"upstream", "routes", "rates"})
-    for scope, table in _RATES.items() if before.rates != after.rates else ():
-        rates = _plain(before.rates.of(scope), after.rates.of(scope), {"refuse": "when_reached"})
-        found += [f"{table}.{key}" for key in rates]
+    found = [key for key in _keys("listener.NAME", before, after) if key not in ("upstream", "rules_default")]
+    if before.rules != after.rules:
+        found.append("rule")
     if before.upstream.name != after.upstream.name:
         found.append("upstream")
     for kind, moves in (("route", False), ("move", True)):
         if _shown_routes(before, moves=moves) != _shown_routes(after, moves=moves):
             found.append(kind)
     return found
-
-
-_RATES: Final = {Scope.LISTENER: "limits", Scope.ADDRESS: "limits.address", Scope.USER: "limits.user"}
 
 
 def _shown_routes(listener: Listener, *, moves: bool) -> list[tuple[object, ...]]:
@@ -251,7 +243,7 @@ def _shown_routes(listener: Listener, *, moves: bool) -> list[tuple[object, ...]
 
 
 def _upstream(before: Upstream, after: Upstream) -> list[str]:
-    found = _plain(before, after, FIELD_KEYS["upstream.NAME"], skipped={"groups", "policy"})
+    found = [key for key in _keys("upstream.NAME", before, after) if key != "policy"]
     if "login" in found:
         logins = {None if each.credentials is None else each.credentials.login for each in (before, after)}
         found[found.index("login")] = "passcode" if len(logins) == 1 else "login"

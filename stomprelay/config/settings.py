@@ -6,9 +6,10 @@ and the check of `config/stomprelay.toml`, which explains each key, are made fro
 reader is read by the module of its table, because it is a table, a secret, or a name defined elsewhere in the file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from stomprelay.auth.settings import BrokerLogin
 from stomprelay.broker.message import DEFAULTS
@@ -173,6 +174,7 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "names": Setting(values.name_rows, "map.names"),
         "headers": Setting(values.map_headers, "map.headers"),
         "ignore": Setting(values.ignored, "map.ignore"),
+        "filter": Setting(values.filtered, "map.filter"),
         "nack": Setting(values.nacks, "map.nack"),
         "temporary_queues": Setting(values.flag, "map.temporary"),
         "route": Setting(values.flag, "map.route"),
@@ -264,20 +266,39 @@ def takes(key: str) -> Takes:
     return SETTINGS[table][name].takes
 
 
-def _field_keys(table: str) -> dict[str, str]:
-    """Return the key for each field of a table's record. A field that is a part has the part's table or first key."""
-    found: dict[str, str] = {}
-    for place, settings in SETTINGS.items():
-        if place == table or (place.startswith(f"{table}.") if table else place == "limits"):
-            inner = place[len(table) :].removeprefix(".")
-            for key, each in settings.items():
-                for field in each.field if isinstance(each.field, tuple) else (each.field or key,):
-                    part, _, nested = field.partition(".")
-                    found.setdefault(part, (inner or key) if nested else f"{inner}.{key}".removeprefix("."))
-    return found
-
-
-FIELD_KEYS: Final = {
-    table: _field_keys(table) for table in ("", "journal", "auth.NAME", "listener.NAME", "upstream.NAME")
+_RECORDS: Final = {
+    "admin_tls": "admin_tls",
+    "listener.NAME.tls": "tls",
+    "listener.NAME.web": "web",
+    "upstream.NAME.tls": "tls",
+    "auth.NAME.token": "tokens",
+    "auth.NAME.service": "service",
 }
-"""Table -> field of the table's record -> the key of that field."""
+"""The tables whose values are in a record of their own -> the field that has this record."""
+
+
+class Held(NamedTuple):
+    """A key of a `table`, and the `values` that a record has for it."""
+
+    table: str
+    key: str
+    row: Setting
+    values: list[Any]
+
+
+def held(table: str, owner: object) -> Iterator[Held]:
+    """Yield the keys of a table, and of the tables in it, with their values in the table's record. Keys of tables with
+    records of their own, and keys that the record does not have, are left out.
+    """
+    for place, rows in SETTINGS.items():
+        inner = place.startswith(f"{table}.") if table else place in ("limits", "admin_tls")
+        record = getattr(owner, _RECORDS[place]) if inner and place in _RECORDS else owner
+        if not (inner or place == table) or "[N]" in place or record is None:
+            continue
+        for key, row in rows.items():
+            fields = row.field if isinstance(row.field, tuple) else (row.field or key,)
+            whole = f"{place}.{key}".removeprefix(".")
+            if not {whole, f"{whole}.NAME", f"{whole}[N]"} & SETTINGS.keys():
+                source = record if hasattr(record, fields[0].partition(".")[0]) else owner
+                if hasattr(source, fields[0].partition(".")[0]):
+                    yield Held(place, key, row, [attrgetter(each)(source) for each in fields])

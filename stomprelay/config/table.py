@@ -4,7 +4,6 @@ import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -75,24 +74,6 @@ def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FI
         return read(content, mode)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-
-
-def replace_file(path: str, content: bytes, prepare: Callable[[int], object] | None = None) -> None:
-    """Replace a file in one step by a file with this content, which only its owner may read. `prepare` is called with
-    the new file's descriptor before it is written. Raises `OSError`; then nothing has changed.
-    """
-    number, new = tempfile.mkstemp(prefix=".new-", dir=os.path.dirname(path))
-    try:
-        with os.fdopen(number, "wb") as stream:
-            if prepare is not None:
-                prepare(number)
-            stream.write(content)
-            stream.flush()
-            os.fsync(number)
-        os.replace(new, path)
-    except BaseException:
-        os.unlink(new)
-        raise
 
 
 class Takes(Enum):

@@ -491,6 +491,18 @@ def ignored(value: object) -> frozenset[str]:
     return frozenset(features(value))
 
 
+def _filtered_place(value: object) -> str:
+    glob = text(value)
+    if re.match(r"/(?:temp-)?(?:topic|queue)/.", glob) is None:
+        raise ValueError(
+            f"{shown(glob)} must begin with /topic/, or, where messages may be dropped, with /queue/"
+        )
+    return glob
+
+
+filtered: Final = several(_filtered_place, "a destination, or a list of destinations")
+"""Returns the destinations whose selectors the relay applies."""
+
 header_patterns: Final = several(_header_pattern, "a header, or a list of such")
 
 

@@ -308,12 +308,14 @@ class SessionRecorder:
         self.recorders: tuple[LegRecorder, ...] = ()
         self.opening(leg, side=_CLIENT)
 
-    def join(self, client: _Client, login: bytes | None) -> None:
-        """Begin to record in the middle of a session. The caller must call `opening` for the brokers' legs first."""
+    def join(self, client: _Client, login: bytes | None, frames: int) -> None:
+        """Begin to record in the middle of a session, after so many `frames` of the client since CONNECT. The caller
+        must call `opening` for the brokers' legs first.
+        """
         self._begun(client, _shown(login or b"") or client.host)
         for recorder in self.recorders:
             if recorder.leg.state is not LegState.OPENING:
-                recorder.number = 1
+                recorder.number = 1 + frames * (recorder.leg is self._leg)
                 self._identify(recorder, client)
 
     def end(self) -> None:

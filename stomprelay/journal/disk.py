@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -52,12 +53,22 @@ def sync(file: int) -> None:
             pass  # it was only a hint
 
 
-def replace(path: Path, text: str) -> None:
-    """Replace a file as a whole or not at all. On return the new file is synced to disk. Raises `OSError`."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+def replace(
+    path: Path, content: str | bytes, mode: int = 0o666, prepare: Callable[[int], object] | None = None
+) -> None:
+    """Replace a file as a whole or not at all. On return the new file is synced to disk. `mode`: its permissions, of
+    which the umask is taken away. `prepare` is called with its descriptor before it is written. Raises `OSError`.
+    """
+    new = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+        try:
+            if prepare is not None:
+                prepare(file.fileno())
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+            new.replace(path)
+        except BaseException:
+            new.unlink()
+            raise
     sync_path(path.parent)

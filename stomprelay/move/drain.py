@@ -94,13 +94,19 @@ class Done(NamedTuple):
 Request = Open | Write | Close | Hold | Wake | Done
 
 
-_SUBSCRIBING: Final[Mapping[str, Headers]] = {
+SUBSCRIBING: Final[Mapping[str, Headers]] = {
     ACTIVEMQ.name: [(b"activemq.prefetchSize", b"%d" % PREFETCH)],
     RABBITMQ.name: [(b"prefetch-count", b"%d" % PREFETCH)],
     ARTEMIS.name: [(b"consumer-window-size", b"%d" % WINDOW), (b"subscription-type", b"ANYCAST")],
 }
+"""The headers of a SUBSCRIBE for a queue that limit how many messages wait for their ACKs, by product."""
+GREETING: Final = compose_raw(
+    names.CONNECT,
+    [(names.ACCEPT_VERSION, V1_2.version), (names.HOST, b"/"), (names.HEART_BEAT, b"0,0")],
+)
+"""The CONNECT of a client of a relay of its own."""
 _BYE: Final = b"bye"
-_BROKER_LOST: Final = b"connection to the broker was lost"
+BROKER_LOST: Final = b"connection to the broker was lost"
 """The ERROR of a relay whose broker is lost."""
 
 
@@ -235,8 +241,7 @@ class Drain:
 
     def opened(self, end: End, now: float) -> Sequence[Request]:
         """A connection was opened."""
-        headers = [(names.ACCEPT_VERSION, V1_2.version), (names.HOST, b"/"), (names.HEART_BEAT, b"0,0")]
-        self._write(end, compose_raw(names.CONNECT, headers))
+        self._write(end, GREETING)
         return self._after(now)
 
     def received(self, end: End, data: bytes, now: float) -> Sequence[Request]:
@@ -304,13 +309,13 @@ class Drain:
                 self._quiet_since = now
 
     def _erred(self, end: End, talk: Talk, frame: Frame, now: float) -> None:
-        text = _told(frame)
+        text = told(frame)
         if not talk.up:
             talk.error = text
             if not self._profile(end).unavailable(frame):
                 self._stop(f"{end.value} refused the connection: {text}", now)
             return  # the end of the connection follows
-        if frame.header(names.MESSAGE_HEADER, V1_2) == _BROKER_LOST:
+        if frame.header(names.MESSAGE_HEADER, V1_2) == BROKER_LOST:
             return  # the end of the connection follows, with the reason
         copy = None
         if not self._profile(end).leaves(frame):
@@ -334,7 +339,7 @@ class Drain:
                 (names.DESTINATION, queue.name.encode()),
                 (names.ACK_HEADER, b"client-individual"),
                 (names.RECEIPT_HEADER, b"subscribed-" + id_),
-                *_SUBSCRIBING.get(profile.name, ()),
+                *SUBSCRIBING.get(profile.name, ()),
             ]
             self._write(End.OLD, compose(names.SUBSCRIBE, headers, V1_2))
 
@@ -560,7 +565,7 @@ class Drain:
         self._requests.append(Write(end, data))
 
 
-def _told(error: Frame) -> str:
+def told(error: Frame) -> str:
     """Return the content of an ERROR as one line of text."""
     message = spell(error.header(names.MESSAGE_HEADER, V1_2) or b"ERROR")
     body = " ".join(error.payload[:500].decode("utf-8", "replace").split("\n\tat ")[0].split())

@@ -1,11 +1,9 @@
-"""A bar on a terminal: how much is done, how fast, and the time left. It appears after `AFTER` seconds."""
+"""A bar on a terminal: how much is done, how fast, and the time left. tqdm draws it, after `AFTER` seconds."""
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, RLock, Thread
-from time import monotonic
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,69 +12,59 @@ AFTER: Final = 2.0
 """Seconds after which a bar is shown."""
 OFTEN: Final = 0.5
 """Seconds between two drawings."""
-_ROOM: Final = 14
-"""Columns that a bar needs. On a narrower terminal only name and figures are shown, cut at the edge."""
-_WIDEST: Final = 110
+_UNKNOWN: Final = "{desc}: {elapsed}"
 _SIZES: Final = ("B", "KiB", "MiB", "GiB")
 
 
 class ProgressBar:
     """A line with a name, a bar and the amount done, in `unit`. `octets`: the unit is bytes. Any thread may use it."""
 
-    def __init__(
-        self, out: TextIO, unit: str = "", *, octets: bool = False, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, out: TextIO, unit: str = "", *, octets: bool = False) -> None:
         self.live: Final = out.isatty()
         """Whether the output is a terminal. On other output no bar is drawn."""
         self._out = out
-        self._unit = unit
-        self._octets = octets
-        self._clock = clock
+        self._scale = (
+            {"unit": "B", "unit_scale": True, "unit_divisor": 1024} if octets else {"unit": f" {unit}"}
+        )
         self._lock = RLock()
-        self._name = ""
-        self._began: float | None = None
-        self._first = self._done = self._total = self._share = 0.0
-        self._width = 0
+        self._bar: Any = None
 
     def begin(self, name: str, total: float = 0, done: float = 0) -> None:
         """Begin a bar with this name. `total` is the whole amount, 0 if unknown; `done` is the amount that was done
         before. Raises `ImportError` on a terminal if tqdm is missing.
         """
+        self.end()
         if self.live:
-            import tqdm  # noqa: F401 - the command line is there without the pipeline's packages
-        self._name, self._total, self._share = name, total, 0.0
-        self._first = self._done = done
-        self._began = self._clock()
+            # The command line is there without the pipeline's packages.
+            from tqdm import tqdm
 
-    def set(
-        self, done: float, total: float | None = None, name: str | None = None, share: float = 0.0
-    ) -> None:
-        """Set the amount that is done. A `total` or `name` of None changes nothing. `share` is the part of the whole
-        time that is over, from 0 to 1. If `share` is 0, `done` divided by the total is used.
-        """
-        self._done, self._share = done, share
-        self._total = self._total if total is None else total
-        self._name = self._name if name is None else name
+            tqdm.monitor_interval = 0  # no thread of its own
+            self._bar = tqdm(
+                desc=name, total=total or None, initial=done, file=self._out, leave=False, delay=AFTER,
+                dynamic_ncols=True, position=0, bar_format=None if total else _UNKNOWN, **self._scale,
+            )  # fmt: skip
+
+    def set(self, done: float, total: float | None = None, name: str | None = None) -> None:
+        """Set the amount that is done. A `total` or `name` of None changes nothing."""
+        with self._lock:
+            if self._bar is not None:
+                self._bar.n = done
+                if total:
+                    self._bar.total, self._bar.bar_format = total, None
+                if name is not None:
+                    self._bar.set_description(name, refresh=False)
 
     def draw(self) -> None:
         """Draw the bar, if the output is a terminal and the work has lasted `AFTER` seconds."""
         with self._lock:
-            began = self._began
-            if not self.live or began is None or self._clock() - began < AFTER:
-                return
-            line = self._line(self._clock() - began, shutil.get_terminal_size().columns - 1)
-            self.wipe()
-            self._out.write(line)
-            self._out.flush()
-            self._width = len(line)
+            if self._bar is not None and self._bar.format_dict["elapsed"] >= AFTER:
+                self._bar.refresh()
 
     def wipe(self) -> None:
         """Remove the bar from the screen, so that other lines can be written. The next `draw` shows the bar again."""
         with self._lock:
-            if self._width:
-                self._out.write(f"\r{' ' * self._width}\r")
-                self._out.flush()
-                self._width = 0
+            if self._bar is not None and self._bar.format_dict["elapsed"] >= AFTER:
+                self._bar.clear()
 
     def say(self, text: str) -> None:
         """Write a line that stays above the bar."""
@@ -98,8 +86,10 @@ class ProgressBar:
     def end(self) -> None:
         """Remove the bar."""
         with self._lock:
-            self._began = None
-            self.wipe()
+            if self._bar is not None:
+                self.wipe()
+                self._bar.close()
+                self._bar = None
 
     @contextmanager
     def going(self, look: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -123,42 +113,6 @@ class ProgressBar:
             if self.live:
                 thread.join()
             self.end()
-
-    def words(self, elapsed: float) -> str:
-        """Return the figures after `elapsed` seconds: `3 of 12 tasks, 1.5/s, 6 s left`."""
-        if not self._total:
-            return spelled(elapsed)
-        text = (
-            f"{self._amount(self._done, self._total)} of {self._amount(self._total, self._total, unit=True)}"
-        )
-        rate = (self._done - self._first) / elapsed if elapsed > 0 else 0
-        if rate > 0:
-            left = elapsed * (1 / self._share - 1) if self._share else (self._total - self._done) / rate
-            pace = octets(rate) if self._octets else f"{rate:.1f}" if rate < 10 else f"{rate:,.0f}"
-            text += f", {pace}/s, {spelled(max(left, 0))} left"
-        return text
-
-    def _amount(self, number: float, like: float, *, unit: bool = False) -> str:
-        """Return a number as text; bytes in the unit that fits `like`. With `unit`, the unit is shown, too."""
-        if self._octets:
-            power = next((n for n in (0, 1, 2) if like < 1024 ** (n + 1)), 3)
-            text = f"{number / 1024**power:,.1f}" if power else f"{number:,.0f}"
-            return f"{text} {_SIZES[power]}" if unit else text
-        return f"{number:,.0f} {self._unit}".rstrip() if unit else f"{number:,.0f}"
-
-    def _line(self, elapsed: float, width: int) -> str:
-        from tqdm import tqdm
-
-        words = self.words(elapsed)
-        if not self._total or len(self._name) + len(words) + _ROOM > width:
-            return f"{self._name}: {words}"[:width]
-        plain = not (getattr(self._out, "encoding", None) or "utf-8").lower().startswith("utf")
-        form = "{desc}{percentage:3.0f} % |{bar}| " + words
-        done = self._total * self._share if self._share else min(self._done, self._total)
-        columns = min(width, _WIDEST)
-        return str(
-            tqdm.format_meter(done, self._total, elapsed, columns, f"{self._name} ", plain, bar_format=form)
-        )
 
 
 class Tasks:
@@ -224,60 +178,3 @@ def spelled(seconds: float) -> str:
     if whole < 120:
         return f"{whole} s"
     return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-class Shares:
-    """Estimates which part of the time of several steps is over, from 0 to 1. Each step is expected to take as long as
-    the last time. `usual` has the seconds that each step is expected to take the first time.
-    """
-
-    def __init__(self, usual: Mapping[str, float], clock: Callable[[], float]) -> None:
-        self._took = dict(usual)
-        self._clock = clock
-        self._now: dict[str, float] = {}
-        self._step = ""
-        self._since = 0.0
-
-    def begin(self) -> None:
-        """Forget which steps have ended, because all steps begin again."""
-        self._now, self._step = {}, ""
-
-    def step(self, name: str) -> None:
-        """Record that a step begins, and that the previous step has ended."""
-        self._close()
-        self._step, self._since = name, self._clock()
-
-    def end(self) -> None:
-        """Record that all steps have ended. From now on `share` expects each step to take as long as it took now."""
-        self._close()
-        self._took = self._now or self._took
-
-    def share(self, part: float = 0.0) -> float:
-        """Return the share of the whole time that is over. `part`: how far the present step is, from 0 to 1."""
-        whole = sum(self._took.values())
-        if not whole:
-            return 0.0
-        through = sum(took for name, took in self._took.items() if name in self._now)
-        return (through + part * self._took.get(self._step, 0.0)) / whole
-
-    def _close(self) -> None:
-        if self._step:
-            self._now[self._step] = self._now.get(self._step, 0.0) + self._clock() - self._since
-        self._step = ""
-
-
-class Steps:
-    """Shows which of several steps is running. `usual` has the names of the steps in order, with their usual times."""
-
-    def __init__(self, bar: ProgressBar, name: str, usual: Mapping[str, float]) -> None:
-        self.bar: Final = bar
-        self._name = name
-        self._shares = Shares(usual, monotonic)
-        self._begun = 0
-        bar.begin(name, len(usual))
-
-    def step(self, name: str) -> None:
-        """Show that a step begins, and that the previous step has ended."""
-        self._shares.step(name)
-        self.bar.set(self._begun, name=f"{self._name}, {name}", share=self._shares.share())
-        self._begun += 1

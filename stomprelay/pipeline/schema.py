@@ -354,6 +354,58 @@ FROM messages m LEFT JOIN frames f
 not seen, of the first MESSAGE.
 """
 
+COMPARED: Final = "compared"
+_COMPARED: Final = """WITH taken AS (
+    SELECT *, max(number) OVER (PARTITION BY session, destination ORDER BY at
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS greatest
+    FROM (
+        SELECT ns, destination, body, body_size, struct(ns, number) AS at,
+            regexp_extract(headers['relay-copy'], '^(.*)-shadow-([0-9]+)-([0-9a-f]+)$', 1) AS session,
+            CAST(regexp_extract(headers['relay-copy'], '^(.*)-shadow-([0-9]+)-([0-9a-f]+)$', 2) AS bigint) AS number,
+            conv(regexp_extract(headers['relay-copy'], '^(.*)-shadow-([0-9]+)-([0-9a-f]+)$', 3), 16, 10) AS crc,
+            'true' IN (headers['redelivered'], headers['relay-resent']) AS again
+        FROM frames
+        WHERE relay = 'compare' AND listener = 'compare' AND command = 'MESSAGE'
+            AND headers['relay-copy'] LIKE '%-shadow-%'
+    )
+),
+copies AS (
+    SELECT session, number, min(ns) AS came, count(*) AS copies, count_if(again) AS marked,
+        min_by(number < greatest AND NOT coalesce(again, false), at) AS late, min_by(body_size, at) AS copied,
+        min_by(if(length(body) = body_size, crc32(body) = CAST(crc AS bigint), NULL), at) AS whole
+    FROM taken GROUP BY session, number
+),
+sends AS (
+    SELECT seen_at, destination, producer, producer_session AS session, number, size,
+        unix_micros(sent_at) * 1000 AS ns
+    FROM messages WHERE sent_at IS NOT NULL AND outcome <> 'aborted'
+),
+pairs AS (
+    SELECT s.*, c.came, c.copies, c.marked, c.late, c.copied, c.whole,
+        min(if(c.copies IS NULL, NULL, number)) OVER (PARTITION BY session, destination) AS begin
+    FROM sends s LEFT JOIN copies c USING (session, number)
+),
+times AS (
+    SELECT facts['destination'] AS destination, CAST(facts['since'] AS bigint) AS since,
+        CAST(facts['until'] AS bigint) AS until
+    FROM frames WHERE relay = 'compare' AND event = 'compared'
+)
+SELECT seen_at, destination, producer, session, number, size, coalesce(copies, 0) AS copies,
+    coalesce(marked, 0) AS marked, coalesce(late, false) AS late,
+    CASE WHEN copies IS NULL THEN 'missing' WHEN size <> copied OR NOT whole THEN 'other'
+        WHEN whole THEN 'same' ELSE 'size' END AS body,
+    CAST((came - ns) / 1000 AS bigint) AS lag_us
+FROM pairs p
+WHERE copies IS NOT NULL OR EXISTS (
+    SELECT 1 FROM times t
+    WHERE t.destination = p.destination AND p.ns < t.until AND (p.ns >= t.since OR p.number > p.begin)
+)"""
+
+VIEWS: Final = {VIEW: WITH_HEADS, COMPARED: _COMPARED}
+"""The queries of all views by name. `COMPARED` has a row for each SEND that `stomprelay move compare` compared, from
+the journal that it kept and that of the relay; only Spark takes its query.
+"""
+
 TABLES: Final = {
     table.name: table
     for table in (FRAMES, MESSAGES, TRAFFIC, LATENCY, STUCK, FAILOVERS, FLOW, RUNS, QUARANTINE)

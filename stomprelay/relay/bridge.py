@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stomprelay.relay.effects import NewHead
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.relay.model.mapping import MAPPED, PLACED, PLACING, BrokerMap, First
+from stomprelay.relay.model.mapping import MAPPED, PLACED, PLACING, BrokerMap
 from stomprelay.relay.model.names import LONGEST
 from stomprelay.relay.model.profile import AUTO as AUTO_PROFILE
 from stomprelay.relay.model.profile import GENERIC, PROFILES, Profile, detect
+from stomprelay.relay.model.selector import First
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.handshake import Accord, Credentials, Offer, OwnHeader
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.recent import ids_of
 from stomprelay.session.session import Session
-from stomprelay.session.subscriptions import AUTO, MADE, MODES
+from stomprelay.session.subscriptions import AUTO, CUMULATIVE, MADE, MODES, Subscription
 from stomprelay.wire.decoder import compiled
 from stomprelay.wire.dialect import DIALECTS, PROTOCOL_HEADERS, V1_1, DeliveryNaming, Dialect, Headers, up_to
 from stomprelay.wire.errors import FrameError, ProtocolError, Refused, StompError
@@ -148,7 +149,7 @@ _RECEIPT_ALONE: Final = [RECEIPT_HEADER]
 
 def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     """SEND: remove headers that only a broker may set. Record the receipt, if there is one, as owed, unless the session
-    is `tracked`: then its resender does so.
+    `resends`: then its resender does so.
     """
     found = _SPECIAL.findall(frame.data, frame.head - 1, frame.body)
     if not found:
@@ -156,7 +157,7 @@ def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     if RECEIPT_HEADER in found:
         receipt = frame.header(RECEIPT_HEADER, bridge.source)
         assert receipt is not None
-        if not bridge.tracked:
+        if not bridge.resends:
             opened = session.transactions
             session.owed(receipt, frame.header(TRANSACTION, bridge.source) if opened else None)
         if found == _RECEIPT_ALONE:
@@ -179,8 +180,11 @@ def watch(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 def count_selector(bridge: "Bridge", headers: Headers, session: Session) -> None:
     """Count a SUBSCRIBE whose selector the broker will ignore."""
-    if not bridge.selectors and any(name == SELECTOR for name, _ in headers):
-        session.counters["selector_ignored"] += 1
+    if bridge.selectors:
+        return
+    names = dict(reversed(headers))
+    applied = bridge.spoken is not None and bridge.spoken.applies(names.get(DESTINATION, b""))
+    session.counters["selector_ignored"] += SELECTOR in names and not applied
 
 
 def _judge_subscribe(bridge: "Bridge", headers: Headers, session: Session) -> None:
@@ -241,16 +245,19 @@ def name_delivery(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
         return NOTHING
     if transaction is not None:
         transaction.acknowledged = True
+    message_id, ack = delivery.message_id, delivery.ack
+    if frame.command is ACK and delivery.covers is not None:
+        message_id, ack = delivery.covers
     if bridge.alike:
-        return _renamed(frame, delivery, source)
+        return _renamed(frame, message_id, ack, source)
     if target.delivery is DeliveryNaming.ACK:
-        if delivery.ack is None:
+        if ack is None:
             command = frame.command.decode()
             raise Refused(f"{command} is not possible", "the broker gave the message no ack header")
-        return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
+        return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, ack),))
     return Edit(
         (ID, MESSAGE_ID, SUBSCRIPTION),
-        ((SUBSCRIPTION, delivery.subscription.id), (MESSAGE_ID, delivery.message_id)),
+        ((SUBSCRIPTION, delivery.subscription.id), (MESSAGE_ID, message_id)),
     )
 
 
@@ -298,15 +305,15 @@ def _row(frame: Frame, names: tuple[bytes, ...]) -> bytes | None:
     return None if None in values else b"%b\n" * len(values) % tuple(values)
 
 
-def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
-    """Both versions name deliveries alike: return the edit that puts the broker's name in place of a token."""
+def _renamed(frame: Frame, message_id: bytes, ack: bytes | None, source: Dialect) -> Edit:
+    """Both versions name deliveries alike: return the edit that puts the broker's name in place of the client's."""
     if source.delivery is not DeliveryNaming.ACK:
-        if frame.header(MESSAGE_ID, source) == delivery.message_id:
+        if frame.header(MESSAGE_ID, source) == message_id:
             return AS_IT_IS
-        return Edit((MESSAGE_ID,), ((MESSAGE_ID, delivery.message_id),))
-    if delivery.ack is None or frame.header(ID, source) in (None, delivery.ack):
+        return Edit((MESSAGE_ID,), ((MESSAGE_ID, message_id),))
+    if ack is None or frame.header(ID, source) in (None, ack):
         return AS_IT_IS  # one without an id is the broker's to judge
-    return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
+    return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, ack),))
 
 
 def said(frame: Frame, source: Dialect) -> bytes | None:
@@ -400,6 +407,42 @@ def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     return Edit(drop, add) if drop or add else AS_IT_IS
 
 
+def acknowledgement(frame: Frame, source: Dialect) -> bytes:
+    """Return an ACK of a MESSAGE for the broker that sent it."""
+    names = [(each, ACK_HEADER if each == ID else each) for each in ACKNOWLEDGED[source.delivery]]
+    lines = [b"%b:%b\n" % (name, frame.raw(header) or b"") for name, header in names]
+    return b"%b\n%b\n%b" % (ACK, b"".join(lines), END)
+
+
+def settle(frame: Frame, subscription: Subscription, source: Dialect, session: Session) -> None:
+    """Settle a MESSAGE that its client is not sent: by an ACK in `Session.own`, or by the client's next ACK."""
+    if subscription.ack == AUTO:
+        return
+    if subscription.ack == CUMULATIVE:
+        message_id, ack = frame.header(MESSAGE_ID, source), frame.header(ACK_HEADER, source)
+        if session.ledger.passed_over(subscription, message_id or b"", ack):
+            return
+    session.own += acknowledgement(frame, source)
+
+
+def _passes_over(bridge: "Bridge", frame: Frame, mapped: Edit, session: Session) -> bool:
+    """Whether a MESSAGE does not fit its client's selector. Then it is settled. `mapped`: as the client knows it."""
+    spoken, source = bridge.spoken, bridge.source
+    if spoken is None or not (bridge.filters and session.subscriptions.selecting):
+        return False
+    known = dict.fromkeys(mapped.drop) | dict(reversed(mapped.add))
+
+    def first(name: bytes) -> bytes | None:
+        return known[name] if name in known else frame.header(name, source)
+
+    subscription = session.subscriptions.delivered(first(SUBSCRIPTION), first(DESTINATION) or b"")
+    if subscription is None or spoken.wanted(subscription, first):
+        return False
+    session.counters["messages_filtered"] += 1
+    settle(frame, subscription, source, session)
+    return True
+
+
 def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
     """Raise `Refused` if the other version lacks the command; otherwise `ProtocolError`, for an unknown delivery."""
     command = frame.command.decode()
@@ -414,6 +457,8 @@ def _mapped(step: Editing | None) -> Editing:
     def map_frame(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
         source = bridge.source
         mapped = bridge.mapped(frame.command, lambda name: frame.header(name, source), session)
+        if frame.command is MESSAGE and _passes_over(bridge, frame, mapped, session):
+            return NOTHING
         edit = AS_IT_IS if step is None else step(bridge, frame, session)
         if edit is NOTHING or mapped == AS_IT_IS:
             return edit
@@ -466,7 +511,8 @@ def _having(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
 class Bridge:
     """Translates frames of `source` for a leg of `target`. It has no state, so one bridge serves many sessions.
 
-    `selectors`: the broker applies selectors. `tracked`: the relay records MESSAGEs, because the session may move.
+    `selectors`: the broker applies selectors. `resends`: the session may move. `tracked`: the relay records MESSAGEs,
+    because of that, or because it applies selectors (`filters`).
     `judges`: the versions differ, so the bridge must refuse frames that it cannot translate. Between equal versions the
     broker decides. `alike`: both sides name deliveries alike. `spelling` respells runs, if the bridge judges. `facing`:
     the broker's dialect, if frames pass to the broker as they came. `names`: the versions differ, and the target names
@@ -489,13 +535,18 @@ class Bridge:
         self.source = source
         self.target = target
         self.loss = loss
-        self.tracked = tracked
+        self.filters = spoken is not None and spoken.filter is not None
+        self.resends = tracked
+        self.tracked = tracked = tracked or self.filters
+        unnamed = not (source.named_subscriptions and target.named_subscriptions)
+        identifies = unnamed and spoken is not None and spoken.identifies
         self.steps: dict[bytes, Editing] = {
             command: step.edit
             for step in STEPS
             for command in step.commands
             if not step.facts
             or (tracked and step.tracks)
+            or (identifies and "named_subscriptions" in step.facts)
             or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
         }
         for command in source.commands - target.commands:
@@ -510,7 +561,7 @@ class Bridge:
         self.judges = source.version != target.version
         self.alike = source.delivery is target.delivery
         self.names = self.judges and target.delivery is not DeliveryNaming.ACK
-        self.names_subscriptions = self.judges and target.named_subscriptions
+        self.names_subscriptions = identifies or (self.judges and target.named_subscriptions)
         alike = not source.padded and source.escaped_names == target.escaped_names
         # Both versions escape names, but one of the sides leaves them as they are.
         self._raw_names = (
@@ -535,7 +586,7 @@ class Bridge:
             self.target,
             self.loss,
             selectors=self.selectors,
-            tracked=self.tracked,
+            tracked=self.resends,
             spoken=self.spoken,
         )
         other.steps = steps
@@ -964,7 +1015,8 @@ def to_client(
     bridge = bridges.to_client
     accounted = (bridge.tracked or bridge.names) and session.subscriptions.acknowledging > 0
     naming = bridge.source.delivery if accounted else None
-    rules = _rules_to_client(bridge, naming, receipts=receipts, ours=ours is not None)
+    selecting = bridge.filters and session.subscriptions.selecting > 0
+    rules = _rules_to_client(bridge, naming, receipts=receipts, ours=ours is not None, selecting=selecting)
 
     def takes(run: Run) -> bool:
         if run.rule.command == RECEIPT:
@@ -976,28 +1028,37 @@ def to_client(
             session.received_all(given)
             return True
         width = len(run.rule.wants)
+        if selecting and any(
+            session.subscriptions.selects(bridge.source.decode(SUBSCRIPTION, id))
+            for id in ids_of(run.values, width)
+        ):
+            return False
         if bridge.spoken is not None:
             width -= 1
             if not _renamed_back(run, bridge, session, width):
                 return False
         if bridge.judges:
             return _delivered(run, bridge, session, width)
-        return not width or session.delivered(run.values, width, run.count)
+        return not accounted or session.delivered(run.values, width, run.count)
 
     return Passing(rules, takes)
 
 
 @cache
-def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool) -> Rules:
+def _rules_to_client(
+    bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool, selecting: bool
+) -> Rules:
     """Return the rules of `to_client`. `naming`: how deliveries are named; None if deliveries are not recorded."""
     if bridge.judges:
         wants = (SUBSCRIPTION,) if naming is None or not bridge.names else DELIVERED[naming]
         unless = OWN if ACK_HEADER in wants else (ACK_HEADER, *OWN)
         message = Rule(MESSAGE, unless, wants, parts=True)
     else:
-        message = Rule(MESSAGE, OWN, () if naming is None else DELIVERED[naming])
+        selected = (SUBSCRIPTION,) if selecting else ()
+        message = Rule(MESSAGE, OWN, selected if naming is None else DELIVERED[naming])
     if bridge.spoken is not None:
-        placed = (*message.unless, *PLACED[1:], *bridge.spoken.touched(MESSAGE))
+        made = (b"%b:%b" % (SUBSCRIPTION, MADE),) if bridge.names_subscriptions and not bridge.judges else ()
+        placed = (*message.unless, *PLACED[1:], *bridge.spoken.touched(MESSAGE), *made)
         message = message._replace(unless=placed, wants=(*message.wants, DESTINATION), parts=True)
     if ours:
         return message, Rule(RECEIPT, (), (RECEIPT_ID,), stays=True)

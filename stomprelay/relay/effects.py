@@ -19,9 +19,10 @@ from stomprelay.session.effects import Close, Event, Fact, Note, Send
 from stomprelay.session.leg import BEAT, Leg
 from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
-from stomprelay.wire.errors import StompError
+from stomprelay.wire.dialect import ESCAPES, Dialect
+from stomprelay.wire.errors import StompError, visible
 from stomprelay.wire.frame import Frame, compose
-from stomprelay.wire.names import DISCONNECT, RECEIPT, RECEIPT_ID
+from stomprelay.wire.names import DISCONNECT, MESSAGE_HEADER, RECEIPT, RECEIPT_ID
 from stomprelay.wire.run import Passing, Run
 
 
@@ -175,6 +176,25 @@ def _facts(broker: Broker | None, upstream: Upstream, reason: str = "") -> dict[
 
 
 # Brokers
+
+_LONGEST: Final = 200
+"""How many bytes of an ERROR's words are quoted."""
+
+
+def words(error: Frame, dialect: Dialect, secrets: Iterable[bytes] | None = None) -> str:
+    """Return what a broker's ERROR says, as one line of text: its header `message`. `secrets`: it is the answer to a
+    CONNECT with these values. They are masked, and the first line of the body is added, because RabbitMQ says only
+    there what is wrong. Otherwise the body is not looked at: it may be a client's message.
+    """
+    text = (error.header(MESSAGE_HEADER, dialect) or b"").strip()
+    if secrets is not None:
+        line = error.payload.strip().partition(b"\n")[0].strip()
+        if line not in text and text not in line:
+            text = b"%b: %b" % (text, line)
+        text = (text or line).replace(ESCAPES[b":"], b":")
+        for each in sorted(filter(None, secrets), key=len, reverse=True):
+            text = text.replace(each, b"***")
+    return visible(text[:_LONGEST].decode("utf-8", "backslashreplace"))
 
 
 def found(

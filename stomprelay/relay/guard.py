@@ -150,12 +150,13 @@ class Shown(NamedTuple):
 class Renewal:
     """The new tokens of a connected client. Each token is the `passcode` of a SEND to `destination`; no broker is sent
     this SEND. One token is checked at a time: `asked`. If more tokens come during a check, only the last of them is
-    checked afterwards.
+    checked afterwards. `taken`: how many frames had a new token.
     """
 
     destination: bytes
     _client: Leg
     _outbox: Outbox
+    taken: int = 0
     asked: Shown | None = None
     _next: Shown | None = None
 
@@ -163,6 +164,7 @@ class Renewal:
         """Return whether a frame has a new token. If so, the token is checked now, or after the present check."""
         if frame.command is not SEND or frame.header(DESTINATION, dialect) != self.destination:
             return False
+        self.taken += 1
         self._next = Shown(
             Claim(None, frame.header(PASSCODE, dialect)), frame.header(RECEIPT_HEADER, dialect)
         )
@@ -202,6 +204,11 @@ class Guard:
         self._rules = rules
         self.active = rules is not None or self._renewal is not None
         self._policy = self._known = None
+
+    @property
+    def taken(self) -> int:
+        """How many frames `judged` has not yielded, because they had a new token."""
+        return 0 if self._renewal is None else self._renewal.taken
 
     @property
     def asked(self) -> bool:

@@ -45,6 +45,7 @@ from stomprelay.relay.link.link import (
     LOST,
     STRANGE,
     Accepted,
+    Denied,
     DisconnectState,
     Ended,
     Handshake,
@@ -758,9 +759,8 @@ class ClientConnection:
             case Accepted() as accepted:
                 self._accepted(link, accepted, now)
                 return
-            case bytes() as error:
-                reason = "answered CONNECT with ERROR"
-                self._outbox.put(fault(Event.REFUSED, asked, link.upstream, reason, detail=False))
+            case Denied() as error:
+                self._outbox.put(fault(Event.REFUSED, asked, link.upstream, error.reason, detail=False))
                 told = self.flow.denied(link, error, now)
                 if told is not None:
                     self.session.counters["errors_passed"] += 1
@@ -1032,8 +1032,9 @@ class ClientConnection:
                 return
             self._outbox.put(unheard(error))
 
-        accepted = None if isinstance(link.state, Ended) else link.go_on(now)
-        self._sought([link], now, lost=True)
+        seeks = not isinstance(link.state, Ended)  # `Flow.lost` may have ended it: nothing is missed there
+        accepted = link.go_on(now) if seeks else None
+        self._sought([link] * seeks, now, lost=True)
         if accepted is not None:
             self._accepted(link, accepted, now)
         if not self._client.closed:

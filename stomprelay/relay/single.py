@@ -10,7 +10,15 @@ from stomprelay.relay.bridge import Bridges, Tracer, to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, give_receipts
 from stomprelay.relay.guard import Guard
-from stomprelay.relay.link.link import GOODBYE, Connected, DisconnectState, Link, broker_lost, not_to_be_had
+from stomprelay.relay.link.link import (
+    GOODBYE,
+    Connected,
+    Denied,
+    DisconnectState,
+    Link,
+    broker_lost,
+    not_to_be_had,
+)
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
 from stomprelay.session.leg import Leg, LegState
@@ -175,7 +183,9 @@ class Single:
         receipts = self._resender is None and self.disconnect is DisconnectState.NONE
         asks = self._resender is not None and self._link.upstream.confirm
         ours = self._resender.received_all if self._resender is not None and asks else None
-        state = session.subscriptions.acknowledging > 0, receipts, connection.leg.decoder.trails
+        subscriptions = session.subscriptions
+        kinds = subscriptions.acknowledging > 0, subscriptions.selecting > 0
+        state = *kinds, receipts, connection.leg.decoder.trails
         found = self._from
         if found is None or found[0] != state:
             passing = straight = to_client(connection.bridges, session, receipts=receipts)
@@ -184,7 +194,7 @@ class Single:
             if self.counter is not None:
                 passing = queue_runs(passing, self._link.queue_gave)
                 straight = queue_runs(straight, self._link.queue_gave)
-            found = self._from = state, passing, Pass(connection.leg, self._client, straight, state[2])
+            found = self._from = state, passing, Pass(connection.leg, self._client, straight, state[-1])
         return found[1], found[2]
 
     # Frames of the client
@@ -339,6 +349,8 @@ class Single:
             data = joiner.take(trails=broker.decoder.trails)
             if data:
                 self._outbox.send(self._client, data, now)
+            if (own := session.take_own()) and broker.state is LegState.CONNECTED:
+                self._outbox.send(broker, own, now)
             if self._resender is not None and self._resender.unconfirmed.committing.late:
                 give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe and link.up:
@@ -444,9 +456,9 @@ class Single:
         """Raise the `StompError` with which the session ends, because its only link found no broker."""
         raise not_to_be_had(link, self.disconnect_receipt)
 
-    def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
+    def denied(self, link: Link, error: Denied, now: float) -> bytes | None:
         """Return the broker's ERROR, because the client gets it unchanged."""
-        return error
+        return error.wire
 
     def unanswered(self) -> list[Link]:
         """Return the link if it has a broker, which it may be leaving; otherwise no link."""

@@ -1,4 +1,4 @@
-"""Drains queues of one broker to another: the connections and the clock of `move.drain`.
+"""Drains queues of one broker to another: the connections and the clock of `move.drain` and `move.compare`.
 
 Each end is a client of a relay of its own, in this process. So the upstream's settings have their effect: TLS,
 WebSocket, login, versions, heart-beats, names at the broker.
@@ -8,7 +8,7 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, cycle
 from typing import Any, Final
@@ -18,6 +18,11 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
+from stomprelay.journal.capture import Records
+from stomprelay.journal.follow import Follower
+from stomprelay.journal.records import Record
+from stomprelay.journal.schema import Context
+from stomprelay.move.compare import Compare
 from stomprelay.move.drain import Close, Done, Drain, End, Hold, Open, Request, Wake, Write
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
@@ -29,6 +34,7 @@ from stomprelay.service.connection.protocol import PIPE, LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.embedded import MemoryEndpoint
+from stomprelay.service.journal.journal import Journal
 from stomprelay.service.network.endpoints import NamedFactory, broker_endpoint
 from stomprelay.service.process import HURRY, Signals
 from stomprelay.session.effects import Event, Note
@@ -44,7 +50,7 @@ _UNACKNOWLEDGED: Final = 1 << 20
 class Client(Protocol):
     """The connection of one end to its relay. `end` None: it was closed, and nothing more is reported."""
 
-    def __init__(self, moving: "Moving", end: End) -> None:
+    def __init__(self, moving: "Performing", end: End) -> None:
         self._moving = moving
         self.end: End | None = end
 
@@ -72,19 +78,29 @@ class Client(Protocol):
 
 
 class Door:
-    """Connects clients to the brokers of an upstream, one session at a time: to each broker in turn. Raises
+    """Connects clients to the brokers of an upstream, one session at a time: to each broker in turn. `name` is that of
+    its listener, and begins the names of its sessions. `records` takes what they say, if it is not None. Raises
     `BadEndpoint`.
     """
 
-    def __init__(self, reactor: Any, seconds: Callable[[], float], upstream: Upstream) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        seconds: Callable[[], float],
+        upstream: Upstream,
+        name: str,
+        records: Records | None = None,
+    ) -> None:
         self._upstream = upstream
+        self._name = name
+        self._records = records
         self._endpoints = {each: broker_endpoint(reactor, each, upstream) for each in upstream.brokers}
         self._brokers = cycle(upstream.brokers)
-        self._names = (b"drain-%b-%d" % (os.urandom(4).hex().encode(), number) for number in count(1))
+        self._names = (f"{name}-{os.urandom(4).hex()}-{number}".encode() for number in count(1))
         self._reasons: deque[str] = deque(maxlen=1)
         self._runtime = Runtime(reactor, seconds)
         self._runtime.observe(self._noted)
-        self._memory = MemoryEndpoint(reactor, NamedFactory("drain", lambda _: self._accept()))
+        self._memory = MemoryEndpoint(reactor, NamedFactory(name, lambda _: self._accept()))
         self.broker: Broker | None = None
 
     @property
@@ -100,7 +116,7 @@ class Door:
     def connect(self, client: Client) -> "Deferred[Any]":
         """Connect this client to the next broker."""
         self._reasons.clear()
-        return self._memory.connect(NamedFactory("drain", lambda _: client))
+        return self._memory.connect(NamedFactory(self._name, lambda _: client))
 
     async def closed(self) -> None:
         """Wait until the connections to brokers have ended, but not for long."""
@@ -111,7 +127,7 @@ class Door:
         upstream = self._upstream
         relay = Relay(
             Listener(
-                "drain",
+                self._name,
                 "",
                 replace(upstream, groups=alone(broker), quorum=1),
                 versions=frozenset({V1_2.version}),
@@ -124,42 +140,33 @@ class Door:
             random.random,
             passes=PIPE is not None,
         )
-        return LegProtocol(
-            RelayDriver(self._runtime, relay, self._endpoints, lambda driver: None), relay.client
-        )
+        driver = RelayDriver(self._runtime, relay, self._endpoints, lambda driver: None)
+        driver.record_to(self._records)
+        return LegProtocol(driver, relay.client)
 
     def _noted(self, note: Note, probed: bool) -> None:
         if note.event in _EXPLAINING:
             self._reasons.append(note.text)
 
 
-class Moving:
-    """Performs what a drain asks for, from `start` on. `ended` fires when the drain is over. Raises `BadEndpoint`."""
+class Performing:
+    """Performs what its `core` asks for, from `start` on. `core` must be set before. `ended` fires when the core is
+    done. `doors` has a way to the brokers of each end.
+    """
 
-    def __init__(
-        self,
-        reactor: Any,
-        queues: Sequence[str],
-        old: Upstream,
-        new: Upstream,
-        seconds: Callable[[], float] = time.monotonic,
-        **options: Any,
-    ) -> None:
+    core: Drain | Compare
+
+    def __init__(self, reactor: Any, seconds: Callable[[], float], doors: Mapping[End, Door]) -> None:
         self._reactor = reactor
         self._seconds = seconds
-        self._upstreams = {End.OLD: old, End.NEW: new}
-        self._doors = {end: Door(reactor, seconds, each) for end, each in self._upstreams.items()}
+        self._doors = doors
         self._clients: dict[End, Client] = {}
         self._timer: Any = None
         self.ended: Deferred[None] = Deferred()
-        self.drain = Drain(
-            queues,
-            lambda end: self._doors[end].profile,
-            {end: each.groups[0].reconnect for end, each in self._upstreams.items()},
-            {end: each.limits for end, each in self._upstreams.items()},
-            epoch=time.time() - seconds(),
-            **options,
-        )
+
+    def profile(self, end: End) -> Profile:
+        """Return the product of an end that is connected."""
+        return self._doors[end].profile
 
     def start(self) -> None:
         """Begin."""
@@ -171,9 +178,9 @@ class Moving:
             await door.closed()
 
     def happened(self, what: str, *facts: Any) -> None:
-        """Tell the drain, and do what it asks for."""
-        if not self.drain.done:
-            self._perform(getattr(self.drain, what)(*facts, self._seconds()))
+        """Tell the core, and do what it asks for."""
+        if not self.core.done:
+            self._perform(getattr(self.core, what)(*facts, self._seconds()))
 
     def lost(self, end: End, client: Client) -> None:
         """A client's connection ended."""
@@ -212,7 +219,8 @@ class Moving:
         _ = self._doors[end].connect(client).addErrback(failed)
 
     def _hold(self, on: bool) -> None:
-        client = self._clients.get(End.OLD)
+        end = next(iter(self._doors))
+        client = self._clients.get(end)
         transport: Any = None if client is None else client.transport
         if transport is not None:
             (transport.pauseProducing if on else transport.resumeProducing)()
@@ -225,8 +233,118 @@ class Moving:
             self._timer = self._reactor.callLater(max(at - self._seconds(), 0), self.happened, "woke")
 
 
-def run(reactor: Any, movings: Sequence[Moving], progress: Callable[[Drain], None] | None = None) -> None:
-    """Drain one after the other, and return when all have ended. SIGINT and SIGTERM end the present one, and then the
+class Moving(Performing):
+    """A drain of these queues. Raises `BadEndpoint`."""
+
+    core: Drain
+
+    def __init__(
+        self,
+        reactor: Any,
+        queues: Sequence[str],
+        old: Upstream,
+        new: Upstream,
+        seconds: Callable[[], float] = time.monotonic,
+        **options: Any,
+    ) -> None:
+        upstreams = {End.OLD: old, End.NEW: new}
+        super().__init__(
+            reactor, seconds, {end: Door(reactor, seconds, each, "drain") for end, each in upstreams.items()}
+        )
+        self.core = Drain(
+            queues,
+            self.profile,
+            {end: each.groups[0].reconnect for end, each in upstreams.items()},
+            {end: each.limits for end, each in upstreams.items()},
+            epoch=time.time() - seconds(),
+            **options,
+        )
+
+
+LOOKING: Final = 0.2
+"""Seconds between two looks into the journal."""
+LONGEST: Final = 0.02
+"""Seconds of a turn of the reactor in which records of the journal are read."""
+
+
+COMPARED: Final = "compared"
+"""The event by which the journal of a comparison says which SENDs were compared: to where, since when, until when."""
+
+
+class Comparing(Performing):
+    """A comparison of the journal in the folder `directory`, from `since` on (ns since 1970), with the copies at NEW.
+    What NEW delivers goes to `records`, too, if it is not None. For the rest see `Compare`. Raises `BadEndpoint`.
+    """
+
+    core: Compare
+
+    def __init__(
+        self,
+        reactor: Any,
+        new: Upstream,
+        directory: str,
+        since: int,
+        records: Journal | None,
+        destinations: Sequence[str],
+        moves: Callable[[str, str], bool],
+        seconds: float,
+    ) -> None:
+        clock = time.monotonic
+        super().__init__(reactor, clock, {End.NEW: Door(reactor, clock, new, "compare", records)})
+        self.follower = Follower(directory, since)
+        self._records = records
+        self._found: Iterator[Record] = iter(())
+        self.core = Compare(
+            destinations,
+            moves,
+            self.profile,
+            new.groups[0].reconnect,
+            new.limits,
+            epoch=time.time() - clock(),
+            seconds=seconds,
+        )
+
+    def start(self) -> None:
+        """Begin. Raises `CannotStart` if there is no folder for `records`."""
+        if self._records is not None:
+            self._records.startService()
+        super().start()
+        self._found = self.follower.records(self.core.wants)
+        self._look()
+
+    async def closed(self) -> None:
+        """Wait until the connections have ended, and `records` are written, but not for long."""
+        await super().closed()
+        if self._records is None:
+            return
+        began, context = time.time() - self._seconds(), Context(listener="compare").encode()
+        for destination, since in self.core.comparison.since.items():
+            times = {"since": int(since * 1e9), "until": int((began + self.core.until) * 1e9)}
+            facts = {"destination": destination, **times}
+            self._records.event(context, COMPARED, f"{destination} was compared", facts)
+        await self._records.stopService()
+
+    def _look(self) -> None:
+        until = self._seconds() + LONGEST
+        try:
+            for record in self._found:
+                what = record.command if record.event is None else record.event.event
+                headers, at = dict(reversed(record.headers)), record.time / 1e9
+                self.happened("recorded", record.context, record.number, what, headers, at)
+                if self._seconds() >= until:
+                    break
+            else:
+                self.happened("read")
+                self._found = self.follower.records(self.core.wants)
+                until += LOOKING
+        except OSError as error:
+            self.happened("unreadable", f"the journal cannot be read: {error.strerror}: {error.filename}")
+        if not self.core.done:
+            self._reactor.callLater(max(until - self._seconds(), 0), self._look)
+
+
+def run(reactor: Any, movings: Sequence[Performing], progress: Callable[[Any], None] | None = None) -> None:
+    """Perform one after the other, and return when all have ended. SIGINT and SIGTERM end the present one, and then the
     others. `progress` is called once a second. Call this function only once in a process.
     """
     now = movings[0]
@@ -256,7 +374,7 @@ def run(reactor: Any, movings: Sequence[Moving], progress: Callable[[Drain], Non
         reactor.stop()
 
     if progress is not None:
-        reactor.callWhenRunning(LoopingCall(lambda: progress(now.drain)).start, 1.0, False)
+        reactor.callWhenRunning(LoopingCall(lambda: progress(now.core)).start, 1.0, False)
     reactor.run()
     for each in failures:
         each.raiseException()

@@ -3,17 +3,20 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from twisted.application.service import Service
 
 from stomprelay.config import Config, ConfigError
-from stomprelay.config.table import read_file, replace_file
+from stomprelay.config.table import read_file
+from stomprelay.journal.disk import replace
 from stomprelay.relay.inputs import Phased
 from stomprelay.relay.model.move import Move, Phase
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
+from stomprelay.wire.errors import visible
 
 _log: Final = logger()
 
@@ -37,7 +40,8 @@ class NotNow(Exception):
 class MoveRow(NamedTuple):
     """A move, as it is shown. `to`: the upstream NEW. `since`: see `Move`. `sessions`: those of its listeners.
     `followed`: how many of them have followed it to this phase. `staying`: how many stay at OLD, because NEW cannot be
-    had; `stays` has some of them by name, each with the reason. `older`: how many are older than its table.
+    had; `stays` has some of them by name, each with the reason. `older`: how many are older than its table. `old`: the
+    upstream OLD; by routes there may be several.
     """
 
     name: str
@@ -53,11 +57,17 @@ class MoveRow(NamedTuple):
     copied: int
     failed: int
     stopped: str
+    old: str = ""
 
     @property
     def waiting(self) -> int:
         """How many sessions have not followed yet, but will."""
         return self.sessions - self.followed - self.staying - self.older
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The row as it is in JSON."""
+        return {**self._asdict(), "waiting": self.waiting}
 
     def plus(self, other: "MoveRow") -> "MoveRow":
         """Return the sum of this row and that of the same move in another process."""
@@ -100,9 +110,18 @@ class MoveRow(NamedTuple):
         return phase
 
 
+def summed(own: Iterable[MoveRow], others: Iterable[MoveRow]) -> tuple[MoveRow, ...]:
+    """Return the moves of `own`, each with the sums of its rows in other processes."""
+    rows = {row.name: row for row in own}
+    for each in others:
+        if each.name in rows:
+            rows[each.name] = rows[each.name].plus(each)
+    return tuple(rows.values())
+
+
 class Moves(Service):
     """The moves in a configuration. Their phases are read from its `moves_file`. Raises `ConfigError`. `writes`: this
-    process writes the file. `clock`: ns since 1970.
+    process writes the file. `clock`: ns since 1970. `tell` gets a notice when a move is stopped here, see `Inherited`.
     """
 
     def __init__(
@@ -113,11 +132,13 @@ class Moves(Service):
         clock: Callable[[], int],
         *,
         writes: bool,
+        tell: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         self._sessions = sessions
         self._runtime = runtime
         self._clock = clock
         self._writes = writes
+        self._tell_parent = tell
         self._config = config
         self._told: list[RelayDriver] = []
         self._later: Any = None
@@ -125,7 +146,8 @@ class Moves(Service):
 
     # Configuration
 
-    def read(self, config: Config) -> Phases:
+    @staticmethod
+    def read(config: Config) -> Phases:
         """Return the phases in a configuration's file. Raises `ConfigError`."""
         if config.moves_file is None or not os.path.lexists(config.moves_file):
             return {}
@@ -139,6 +161,7 @@ class Moves(Service):
         known = set() if config is self._config else set(self._config.moves.values())
         self._config = config
         for name, move in config.moves.items():
+            move.announce = self._stopped
             if move not in known and name in phases:
                 move.enter(*phases[name])
 
@@ -161,16 +184,34 @@ class Moves(Service):
             raise NotNow("moves_file is not set")
         try:
             content = json.dumps({**_said(self.read(self._config)), **_said(phases)}, indent=2) + "\n"
-            replace_file(path, content.encode())
+            replace(Path(path), content, 0o600)
         except (OSError, ConfigError) as error:
             raise NotNow(f"{path}: the phase cannot be written: {error}") from None
 
-    def enter(self, name: str, phase: Phase, since: float) -> None:
-        """Begin a phase that began at that time in the whole relay. If it has begun here before, nothing changes."""
+    def enter(self, name: str, phase: Phase, since: float, stopped: str = "") -> None:
+        """Begin a phase that began at that time in the whole relay, unless it has begun here before; see `stop`."""
         move = self._config.moves.get(name)
         if move is not None and (move.phase, move.since) != (phase, since):
             move.enter(phase, since)
             self.tell()
+        self.stop(name, since, stopped)
+
+    def stop(self, name: str, since: float, reason: str) -> None:
+        """Stop the phase that began at that time, because it goes wrong in another process. No reason: it does not."""
+        move = self._config.moves.get(name)
+        if move is not None and move.since == since:
+            move.stopped = move.stopped or reason
+
+    def _stopped(self, move: Move) -> None:
+        """A session stopped a move: log it, and let the other processes stop it."""
+        _log.warn(
+            "move {name} is stopped in {phase}: {reason}",
+            name=move.name,
+            phase=move.phase.value,
+            reason=visible(move.stopped),
+        )
+        if self._tell_parent is not None:
+            self._tell_parent([f"STOPPED={json.dumps([move.name, move.since, move.stopped])}"])
 
     def tell(self) -> None:
         """Tell all sessions to follow."""
@@ -207,23 +248,18 @@ class Moves(Service):
 
     # What is shown
 
-    def rows(self) -> list[MoveRow]:
+    def rows(self) -> tuple[MoveRow, ...]:
         """Return the moves, with the sessions of this process."""
-        rows = []
-        for name, move in self._config.moves.items():
-            routes = [
-                (listener.name, route)
-                for listener in self._config.listeners
-                for route in listener.routes
-                if route.move is move
-            ]
-            listeners, route = {listener for listener, _ in routes}, routes[0][1]
-            rows.append(
-                self._row(name, move, f"{route.match.value} {route.pattern}", route.upstream.name, listeners)
-            )
-        return rows
+        return tuple([self._row(name, move) for name, move in self._config.moves.items()])
 
-    def _row(self, name: str, move: Move, pattern: str, to: str, listeners: set[str]) -> MoveRow:
+    def _row(self, name: str, move: Move) -> MoveRow:
+        moving = [each for each in self._config.listeners if move in each.moves]
+        listeners = {each.name for each in moving}
+        route = next(each for each in moving[0].routes if each.move is move)
+        ways = [each.upstream for each in moving]
+        ways += [each.upstream for one in moving for each in one.routes if each.move is None]
+        old = " or ".join(dict.fromkeys([each.name for each in ways if each is not route.upstream]))
+        pattern = f"{route.match.value} {route.pattern}"
         count = followed = older = 0
         stays: list[tuple[str, str]] = []
         for session in self._sessions:
@@ -238,10 +274,10 @@ class Moves(Service):
                 stays.append((session.name, standing[1]))
             else:
                 followed += standing[0]
-        counts = count, followed, len(stays), older, stays[:SHOWN]
         return MoveRow(
-            name, pattern, to, move.phase.value, move.since, *counts, move.copied, move.failed, move.stopped
-        )
+            name, pattern, route.upstream.name, move.phase.value, move.since, count, followed, len(stays), older,
+            stays[:SHOWN], move.copied, move.failed, move.stopped, old,
+        )  # fmt: skip
 
 
 def _said(phases: Phases) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class RelayService(MultiService):
         self._notify = Notify(self._status, reactor, tell=tell)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
         pauses = Pauses(sessions, journal)
-        moves = Moves(config, sessions, runtime, clock, writes=inherited is None)
+        moves = Moves(config, sessions, runtime, clock, writes=inherited is None, tell=tell)
         moves.setServiceParent(self)
         outages = Outages(brokers, runtime, clock)
         self.state = RelayState(

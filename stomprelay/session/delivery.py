@@ -236,6 +236,8 @@ class Delivery:
 
     `tokened`: the client got the token in place of the `ack` value. `hidden`: the client got the token in place of the
     message-id. `lost`: the broker was lost and awaits no ACK. `gone`: the delivery was settled for good, or forgotten.
+    `covers`: the `message_id` and `ack` of a later MESSAGE, which the client did not get: an ACK of this delivery names
+    that one to the broker, and so settles both.
     """
 
     unsettled: "UnsettledDeliveries"
@@ -247,6 +249,7 @@ class Delivery:
     tokened: bool
     hidden: bool = False
     gone: bool = False
+    covers: tuple[bytes, bytes | None] | None = None
     position: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -45,6 +45,9 @@ _NAMES: Final = {each: each for each in (ACCEPT_VERSION, HEART_BEAT, HOST, LOGIN
 """Names of headers. Sessions share them, because a session keeps its offer as long as it may need another broker."""
 
 
+_OPEN: Final = frozenset({ACCEPT_VERSION, HEART_BEAT, HOST, LOGIN, RECEIPT_HEADER, b"client-id"})
+"""The headers of a CONNECT that anybody may see. All others may be secret."""
+
 _TRIMMED: Final = bytes(range(33))
 """Octets around a header's name that some brokers do not count as part of the name."""
 
@@ -186,6 +189,11 @@ class Offer:
             each for each in self.headers if each[0] in values or each[0].strip(_TRIMMED).lower() not in ours
         ]
         return compose_raw(CONNECT, put(headers, values), end=b"\0")
+
+    @property
+    def secrets(self) -> list[bytes]:
+        """The values that only the broker may see."""
+        return [value for name, value in self.headers if name not in _OPEN]
 
     def has_value(self, value: bytes) -> bool:
         """Return whether this is the value of one of the client's headers."""

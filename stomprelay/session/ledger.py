@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import InitVar, dataclass, field
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
+from sys import maxsize
 from typing import Final
 
 from stomprelay.session.delivery import (
@@ -289,6 +290,25 @@ class Ledger:
                 self._again = self._again or account.lost > 0
                 self._take(account, account.take_all())
         return found
+
+    def passed_over(self, subscription: Subscription, message_id: bytes, ack: bytes | None) -> bool:
+        """Record a MESSAGE on a cumulative subscription that the client does not get. Return False if the caller must
+        acknowledge it at once, because no ACK of the client is to come before the next delivery.
+        """
+        live = self.live
+        if not (live or self._in_doubt):
+            return False
+        last = self.latest(subscription, maxsize)
+        # Brokers may count the messages of all subscriptions together.
+        if last is not None and not (last.lost or self._in_doubt) and last.unsettled.live == live:
+            last.covers = message_id, ack
+        return True
+
+    @property
+    def live(self) -> int:
+        """The number of pending deliveries whose broker awaits an ACK."""
+        self._list_recent()
+        return self._pending - self._lost
 
     def _list_recent(self) -> None:
         """Make a `Delivery` of each recent delivery, with the subscription that it came on."""

@@ -169,6 +169,7 @@ class Session:
     destinations are counted. `_orders`: gives deliveries their numbers; the client's sessions with several brokers
     (`beside`, `_neighbours`) share it. `active_at`: when the last bytes came that were not a beat, in seconds.
     `epoch`: the time since 1970 at which the clock of `active_at` was 0. `client_id`: that of CONNECT; empty: none.
+    `own`: frames of the relay's own that the broker is to be sent.
     """
 
     name: bytes
@@ -193,6 +194,7 @@ class Session:
     client_frames: int = 0
     broker_frames: int = 0
     sent_to: tuple[bytes, ...] = ()
+    own: bytes = b""
     _ledger: Ledger | None = None
     _transactions_size: int = 0
     _orders: DeliveryNumbers | None = None
@@ -320,6 +322,11 @@ class Session:
         unchanged. If not, the caller must look at each ACK. An ACK that was settled here is then sent on unchanged.
         """
         return self._ledger is not None and self._ledger.acknowledged(names)
+
+    def take_own(self) -> bytes:
+        """Return `own`, and forget it."""
+        own, self.own = self.own, b""
+        return own
 
     @property
     def full(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import ProtocolError
-from stomprelay.wire.names import ACK_HEADER, DESTINATION, ID, RECEIPT_HEADER
+from stomprelay.wire.names import ACK_HEADER, DESTINATION, ID, RECEIPT_HEADER, SELECTOR
 
 AUTO: Final = b"auto"
 CUMULATIVE: Final = b"client"
@@ -23,10 +23,10 @@ class Subscription:
     """A client's subscription. `headers`: the decoded headers of its SUBSCRIBE. After `close` only the receipt is left.
 
     `id`: its id toward a broker. `named`: the client chose the id. Otherwise the client must never be sent the id.
-    `cost`: in bytes.
+    `cost`: in bytes. `selector`: which messages the client wants; None: all.
     """
 
-    __slots__ = ("ack", "cost", "destination", "headers", "id", "named", "open")
+    __slots__ = ("ack", "cost", "destination", "headers", "id", "named", "open", "selector")
 
     def __init__(self, id: bytes, headers: Headers, *, named: bool, cost: int = 0) -> None:
         self.cost = cost
@@ -36,11 +36,14 @@ class Subscription:
         self.open = True
         self.destination = b""
         self.ack = AUTO
+        self.selector: bytes | None = None
         for name, value in reversed(headers):
             if name == DESTINATION:
                 self.destination = value
             elif name == ACK_HEADER:
                 self.ack = value
+            elif name == SELECTOR:
+                self.selector = value
 
     def close(self) -> None:
         """Record that the client ended the subscription, with UNSUBSCRIBE or with another SUBSCRIBE of the same id."""
@@ -56,8 +59,8 @@ _NOWHERE: Final[dict[bytes, OrderedDict[bytes, Subscription]]] = {}
 @dataclass(slots=True, eq=False, repr=False)
 class Subscriptions:
     """The open subscriptions of one client, oldest first. `acknowledging`: the number of subscriptions with ACKs,
-    including recently ended ones. `acknowledged`: the number of open ones with ACKs, `cumulative`: with cumulative
-    ACKs. `most`: how many may be open.
+    `selecting`: with selectors, both including recently ended ones. `acknowledged`: the number of open ones with ACKs,
+    `cumulative`: with cumulative ACKs. `most`: how many may be open.
     """
 
     most: int = 65536
@@ -69,6 +72,7 @@ class Subscriptions:
     _closed: tuple[Subscription, ...] = ()
     _made: int = 0
     acknowledging: int = 0
+    selecting: int = 0
     acknowledged: int = 0
     cumulative: int = 0
 
@@ -100,8 +104,9 @@ class Subscriptions:
         replaced = self._by_id.get(subscription.id)
         if replaced is not None:
             self._close(replaced)
-            self.acknowledging -= replaced.ack != AUTO
+            self._forget(replaced)
         self.acknowledging += subscription.ack != AUTO
+        self.selecting += subscription.selector is not None
         self._count(subscription, 1)
         if self._by_id is _NONE:
             self._by_id, self._by_destination = OrderedDict(), {}
@@ -116,6 +121,11 @@ class Subscriptions:
     def named(self, id: bytes) -> Subscription | None:
         """Return the open subscription with this id; None if there is none."""
         return self._by_id.get(id)
+
+    def selects(self, id: bytes) -> bool:
+        """Return whether the MESSAGEs of this id may be for a subscription with a selector."""
+        found = self._by_id.get(id) or self._ended.get(id)
+        return found is None or found.selector is not None
 
     def delivered(self, id: bytes | None, destination: bytes) -> Subscription | None:
         """Return the subscription of a MESSAGE, or None. First choice: the open or recently ended subscription with
@@ -153,8 +163,10 @@ class Subscriptions:
         return subscription
 
     def _forget(self, ended: Subscription | None) -> None:
-        """Forget a subscription that ended long ago."""
-        self.acknowledging -= ended is not None and ended.ack != AUTO
+        """Count a subscription no more: it ended long ago, or another one has its id."""
+        if ended is not None:
+            self.acknowledging -= ended.ack != AUTO
+            self.selecting -= ended.selector is not None
 
     def take_closed(self) -> tuple[Subscription, ...]:
         """Return the subscriptions closed since the last call, by `closed` or because another took their id."""

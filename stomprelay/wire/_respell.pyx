@@ -2,7 +2,7 @@
 """Writes frames of a run again: with new headers in front, without some headers, and in another dialect's spelling.
 
 The contract. The tables of `Spelling` say how each byte and each escape of a value is written. Only the bytes that
-`_marks` looks for may be written differently. `frames` reads only bytes of the run, each at most three times. It
+`_marks` looks for may be written differently. `frames` reads only bytes of the run, each at most five times. It
 writes no more bytes than it counted before. It knows no version and checks nothing. If the tables lack a byte or an
 escape of a frame, `Bridge` has to write all of the run.
 """
@@ -82,12 +82,13 @@ cdef class Speller:
     """Writes frames for another dialect. `octets`: the spelling of each byte of a value. `escapes`: the spelling of a
     backslash followed by each byte; None if a backslash begins no escape. An entry is None if the caller has to look at
     the value. `padded`: blanks in front of a value are not written, nor blanks behind the value of a header `stripped`.
+    `alike`: only a CR and a backslash may be written differently.
     """
 
     cdef Piece[256] octets
     cdef Piece[256] escapes
     cdef bint[256] ordinary
-    cdef bint escaped, padded
+    cdef bint escaped, padded, alike
     cdef int count
     cdef Name[NAMES] stripped
     cdef object kept
@@ -103,6 +104,7 @@ cdef class Speller:
             if not self.ordinary[octet] and octet not in b":\n\\\r\0":
                 raise ValueError("a byte that is not looked for becomes another")
         self.padded = padded
+        self.alike = not padded and all(self.ordinary[octet] or octet in b"\r\\" for octet in range(256))
         self.kept = tuple(stripped)
         self.count = point(self.stripped, self.kept)
 
@@ -150,15 +152,16 @@ cdef class Speller:
                 stop = <Text>memchr(value, c"\n", rest - value) + 1
                 out = copied(out + 1, value, 0, stop - value)
                 value = stop
-            if text[part[i].head - 2] != c"\r":
-                out = self.lines(out, text, part[i].head, part[i].body - 1, False, drops, dropped)
-            else:
-                out = NULL
-            if out == NULL:
-                drop_reference(made)
-                return None
+            at = part[i].head
+            size = part[i].body - 1 - at
+            if dropped or not self.alike or memchr(text + at - 2, c"\r", size + 2) or memchr(text + at, c"\\", size):
+                out = self.lines(out, text, at, at + size, False, drops, dropped) if text[at - 2] != c"\r" else NULL
+                if out == NULL:
+                    drop_reference(made)
+                    return None
+                at += size
+            out = copied(out, text, at, part[i].after)
             at = part[i].after
-            out = copied(out, text, part[i].body - 1, at)
         return bytes_up_to(made, out - first), last, head
 
     cdef unsigned char *lines(

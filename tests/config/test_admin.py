@@ -1,5 +1,6 @@
 """The keys of `admin` and `metrics`: who may reach them, and what who asks has to have."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -91,8 +92,8 @@ def test_a_console_needs_something_everywhere(tmp_path: Path) -> None:
     ):
         found = config(tmp_path, console + enough)
         assert found.admin_console
-        assert "console          at /console, a way in at the listeners" in summary(found)
-    assert "/console" not in summary(config(tmp_path, local))
+        assert re.search(r"admin_console +true", summary(found))
+    assert re.search(r"admin_console +false", summary(config(tmp_path, local)))
     upstream = '[upstream.main]\nuri = "tcp://127.0.0.1:1"\n'
     guarded = config(tmp_path, f'{console}{local}admin_token_file = "token"\n{upstream}')
     with refuses(r": admin_console: the console needs workers = 1"):

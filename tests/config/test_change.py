@@ -4,7 +4,6 @@ import pytest
 
 from stomprelay.config import Config, load
 from stomprelay.config.change import Change, change
-from stomprelay.config.settings import FIELD_KEYS
 from tests.config.reference import refuses
 
 FILE = """
@@ -37,13 +36,13 @@ def changed(*replaced: tuple[str, str], text: str = FILE) -> Change:
         ("[listener.public]", 'log_level = "debug"\n[listener.public]', ["log_level"]),
         ('"tcp:61613"', '"tcp:61614"', ["listener.public.endpoint"]),
         ('upstream = "main"', 'upstream = "main"\nlimits.clients = 3', ["listener.public.limits.clients"]),
-        ('upstream = "main"', 'upstream = "main"\nlimits.body = 3', ["listener.public.limits"]),
+        ('upstream = "main"', 'upstream = "main"\nlimits.body = 3', ["listener.public.limits.body"]),
         ("tcp://b:1", "tcp://c:1", ["upstream.main.uri: tcp://c:1 added", "upstream.main.uri: tcp://b:1 removed"]),
         ("randomize=false", "randomize=true", ["upstream.main.uri"]),
         ("?randomize=false\"", "\"\npolicy = \"random\"", ["upstream.main.policy"]),
         ("randomize=false\"", "randomize=false\"\nlogin = \"x\"\npasscode = \"hidden\"", ["upstream.main.login"]),
         ("randomize=false\"", "randomize=false\"\nkeep_alive_eol = 3", ["upstream.main.keep_alive_eol"]),
-        ("randomize=false\"", "randomize=false\"\nhealth.probe = 3", ["upstream.main.health"]),
+        ("randomize=false\"", "randomize=false\"\nhealth.probe = 3", ["upstream.main.health.probe"]),
         ("main", "other", ["listener.public.upstream", "upstream.other added", "upstream.main removed"]),
         ("public", "inner", ["listener.inner added", "listener.public removed"]),
         ("[upstream.main]", '[[route]]\nprefix = "/q"\nupstream = "main"\n[upstream.main]', ["listener.public.route"]),
@@ -142,20 +141,3 @@ def test_what_sessions_cannot_go_on_with(before: str, after: str) -> None:
     assert kept[0].brokers == there
     stays = [each for each in found.config.upstreams[0].brokers if str(each) == "tcp://a:1"]
     assert all(each is there[0] for each in stays)
-
-
-@pytest.mark.parametrize(
-    ("table", "field", "key"),
-    [
-        ("", "admin_token", "admin_token_file"),
-        ("", "memory", "limits.memory"),
-        ("listener.NAME", "limits", "limits"),
-        ("listener.NAME", "kept", "limits.kept"),
-        ("upstream.NAME", "heart_beat", "heart_beat"),
-        ("upstream.NAME", "checks", "health"),
-        ("auth.NAME", "renew", "token.renew"),
-    ],
-)
-def test_the_key_of_a_field(table: str, field: str, key: str) -> None:
-    """What a reload names is the key of the file; a part of a record has the name of its table."""
-    assert FIELD_KEYS[table][field] == key

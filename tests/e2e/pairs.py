@@ -16,6 +16,8 @@ HEADING: Final = "## What is said otherwise, by product"
 SAME, MAPPED, CHOSEN, REFUSED, OTHERWISE, NONE = "same", "mapped", "chosen", "refused", "otherwise", "-"
 BY_DOCUMENTS: Final = "by the documents"
 """Begins a cell that no test can see."""
+BY_BROKER: Final = " by the broker"
+"""Behind `REFUSED`: no setting changes it."""
 
 _TITLES: Final = {ACTIVEMQ: "ActiveMQ", ARTEMIS: "Artemis", RABBITMQ: "RabbitMQ"}
 
@@ -42,7 +44,7 @@ class Row(NamedTuple):
 
     def verdict(self, clients: str, broker: str) -> str:
         """Return the word of the cell."""
-        return self.cell(clients, broker).partition(":")[0]
+        return self.cell(clients, broker).partition(":")[0].removesuffix(BY_BROKER)
 
     def said(self, product: str) -> list[str]:
         """Return what a client of this product says."""
@@ -65,6 +67,7 @@ _DEAD: Final = (
     + _added(("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", "dead"))
 )
 _DISCARD, _REQUEUE = 'chosen: `map.nack = "discard"`', 'chosen: `map.nack = "requeue"`'
+_FILTER: Final = 'chosen: `map.filter = ["/topic/*"]`'
 _SIZE: Final = "chosen: `map.message_size = 1024`"
 _HOST: Final = 'chosen: `host = "/"`'
 
@@ -94,6 +97,24 @@ ROWS: Final = (
         ),
     ),
     Row(
+        "other_prefix",
+        "a name with another prefix, or an empty name",
+        ("`/other/x`, a queue", "`/other/x`, a topic", "ERROR"),
+        (
+            "mapped: `destination-type:ANYCAST`",
+            f"{REFUSED}{BY_BROKER}",
+            "otherwise: a queue",
+            f"{REFUSED}{BY_BROKER}",
+            *("otherwise: a queue",) * 2,
+        ),
+    ),
+    Row(
+        "reserved",
+        "a queue whose name begins with `amq.`",
+        ("`/queue/amq.x`", "`/queue/amq.x`", "ERROR, and the end"),
+        (SAME, "refused: `reserved-names`", SAME, "refused: `reserved-names`", NONE, NONE),
+    ),
+    Row(
         "rest",
         "all topics below one",
         ("`/topic/a.>`", "`/topic/a.#`", "`/topic/a.#`"),
@@ -117,6 +138,12 @@ ROWS: Final = (
         "several places in one frame",
         ("`/queue/a,/queue/b`", NONE, NONE),
         (*("refused: `composite-destinations`",) * 2, *(NONE,) * 4),
+    ),
+    Row(
+        "options",
+        "options behind a name",
+        ("`/queue/a?consumer.exclusive=true`", NONE, NONE),
+        (*("refused: `destination-options`",) * 2, *(NONE,) * 4),
     ),
     Row(
         "shared",
@@ -166,6 +193,29 @@ ROWS: Final = (
         ),
     ),
     Row(
+        "topic_requests",
+        "replies to a temporary topic",
+        (
+            "SUBSCRIBE to `/temp-topic/me`, and `reply-to:/temp-topic/me`",
+            "`/temp-topic/me`, which all clients share; the relay makes a queue for each",
+            NONE,
+        ),
+        (
+            "mapped: `reply-to:/queue/relay-temp.`",
+            "mapped: `reply-to:/amq/queue/relay-temp.`, `exclusive:true`",
+            "mapped: `reply-to:/queue/relay-temp.`",
+            "mapped: `reply-to:/amq/queue/relay-temp.`, `exclusive:true`",
+            NONE,
+            NONE,
+        ),
+    ),
+    Row(
+        "advisories",
+        "what happens in the broker",
+        ("`/topic/ActiveMQ.Advisory.Connection`, and others", NONE, NONE),
+        (*("refused: `advisories`",) * 2, *(NONE,) * 4),
+    ),
+    Row(
         "reply_to",
         "`reply-to` with a queue",
         ("`reply-to:/queue/a/b`", "`reply-to:/queue/a/b`", "`reply-to:/queue/a%2Fb`"),
@@ -186,6 +236,18 @@ ROWS: Final = (
             "`expiration:`, in ms from now on",
         ),
         (SAME, MAPPED, SAME, MAPPED, MAPPED, MAPPED),
+    ),
+    Row(
+        "expired",
+        "a message that has expired already, while a consumer waits",
+        ("it does not come", "it does not come", "it comes"),
+        (
+            SAME,
+            "otherwise: it comes",
+            SAME,
+            "otherwise: it comes",
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}: it does not come",) * 2,
+        ),
     ),
     Row("persistent", "a message that outlives its broker", ("`persistent:true`",) * 3, (SAME,) * 6),
     Row(
@@ -217,6 +279,53 @@ ROWS: Final = (
         ("`correlation-id:c`, `type:t`, `foo:bar`",) * 3,
         (SAME,) * 6,
     ),
+    Row(
+        "unsaid",
+        "what a MESSAGE says though its sender did not",
+        (
+            "expires, priority, timestamp",
+            "the same; and persistent, redelivered",
+            "redelivered; and content-length, unless the body is empty",
+        ),
+        (
+            "otherwise: it also says persistent, redelivered",
+            "otherwise: only redelivered",
+            "otherwise: persistent, redelivered only if they are true",
+            "otherwise: only redelivered",
+            "otherwise: redelivered only if it is true",
+            SAME,
+        ),
+    ),
+    Row(
+        "asked",
+        "`receipt` and `transaction` of a SEND",
+        ("are not in its MESSAGE", "are in its MESSAGE", "are in its MESSAGE"),
+        (
+            *("otherwise: they are in its MESSAGE",) * 2,
+            "otherwise: they are not in its MESSAGE",
+            SAME,
+            "otherwise: they are not in its MESSAGE",
+            SAME,
+        ),
+    ),
+    Row(
+        "raw_colons",
+        "a colon in a value that is not escaped, from 1.1 on",
+        ("is kept", "is lost", "is kept"),
+        (
+            "otherwise: it is lost",
+            SAME,
+            *("otherwise: it is kept",) * 2,
+            SAME,
+            "otherwise: it is lost",
+        ),
+    ),
+    Row(
+        "transformations",
+        "a body that the broker writes otherwise",
+        ("`transformation:jms-map-json`, and others", NONE, NONE),
+        (*("refused: `transformations`",) * 2, *(NONE,) * 4),
+    ),
     Row("large_body", "a body of 1 MB, with NULs", ("",) * 3, (SAME,) * 6),
     Row(
         "delays",
@@ -240,7 +349,7 @@ ROWS: Final = (
         "selectors",
         "a selector that compares numbers",
         ("`selector:price > 10`", "`selector:convert_string_expressions:price > 10`", NONE),
-        (MAPPED, "refused: `selectors`", MAPPED, "refused: `selectors`", NONE, NONE),
+        (MAPPED, _FILTER, MAPPED, _FILTER, NONE, NONE),
     ),
     Row(
         "prefetch",
@@ -282,6 +391,18 @@ ROWS: Final = (
         "the sender's user",
         ("`user-id:guest`", "`user-id:guest`", "`user-id:guest`, which must be the login"),
         (SAME, "mapped: `x-user-id:guest`", SAME, "mapped: `x-user-id:guest`", SAME, SAME),
+    ),
+    Row(
+        "durable_queue",
+        "a durable subscription of a queue",
+        ("ERROR", "is one like others", "is one like others"),
+        (
+            *("otherwise: it is one like others",) * 2,
+            f"{REFUSED}{BY_BROKER}",
+            MAPPED,
+            SAME,
+            SAME,
+        ),
     ),
     Row(
         "no_local",
@@ -351,10 +472,33 @@ ROWS: Final = (
         (_DISCARD, _DISCARD, "mapped: `ACK`", "mapped: `ACK`", "mapped: `NACK`", _DISCARD),
     ),
     Row(
+        "nack_several",
+        "NACK with `ack:client`",
+        ("is for one message", "is for all up to one", "is for all up to one"),
+        (REFUSED, REFUSED, "mapped: `ACK`", "mapped: `ACK`", REFUSED, REFUSED),
+    ),
+    Row(
         "ack_in_transaction",
         "ACK in a transaction that is aborted",
         ("`transaction:t`", NONE, "`transaction:t`"),
         ("refused: `transactional-acks`", SAME, NONE, NONE, SAME, "refused: `transactional-acks`"),
+    ),
+    Row(
+        "prefetch_in_transaction",
+        "the next message, after an ACK in a transaction",
+        (
+            "comes, `activemq.prefetchSize:1` or not",
+            NONE,
+            "does not come before COMMIT, with `prefetch-count:1`",
+        ),
+        (
+            "refused: `transactional-acks`",
+            "otherwise: it does not come before COMMIT",
+            NONE,
+            NONE,
+            "otherwise: it comes",
+            "refused: `transactional-acks`",
+        ),
     ),
     Row("transaction", "SEND in a transaction", ("`transaction:t`",) * 3, (SAME,) * 6),
     Row(
@@ -391,8 +535,128 @@ ROWS: Final = (
     Row(
         "host",
         "`host` of CONNECT",
-        ("any text", "any text", "a virtual host"),
-        (SAME, _HOST, SAME, _HOST, SAME, SAME),
+        ("any text", "any text", "a virtual host, with names of its own"),
+        (SAME, _HOST, SAME, _HOST, *("otherwise: any text, and all have the same names",) * 2),
+    ),
+    Row(
+        "same_id",
+        "SUBSCRIBE with the `id` of another subscription",
+        ("both get messages", "ERROR, and the end", "ERROR, and the end"),
+        (
+            *(f"{REFUSED}{BY_BROKER}",) * 2,
+            "otherwise: both get messages",
+            SAME,
+            "otherwise: both get messages",
+            SAME,
+        ),
+    ),
+    Row(
+        "no_id",
+        "SUBSCRIBE without an `id`, from 1.1 on",
+        ("ERROR", "is accepted", "is accepted"),
+        (
+            *("otherwise: it is accepted",) * 2,
+            f"{REFUSED}{BY_BROKER}",
+            SAME,
+            f"{REFUSED}{BY_BROKER}",
+            SAME,
+        ),
+    ),
+    Row(
+        "errors",
+        "an ERROR, in words of the product's own",
+        ("names the frame by `receipt-id`", "does not always name it", "does not name it"),
+        (
+            *("otherwise: it does not name the frame",) * 2,
+            "otherwise: it names the frame",
+            SAME,
+            "otherwise: it names the frame",
+            SAME,
+        ),
+    ),
+    Row(
+        "",
+        "`request-id` of CONNECT; `session` is each product's own",
+        ("is `response-id` of CONNECTED", "is `response-id` of CONNECTED", NONE),
+        (*(f"{SAME}, {BY_DOCUMENTS}", f"{OTHERWISE}, {BY_DOCUMENTS}: no answer") * 2, NONE, NONE),
+    ),
+    Row(
+        "",
+        "ACK without `subscription`, in 1.1",
+        ("ERROR", "ERROR", "is accepted"),
+        (
+            *(f"{SAME}, {BY_DOCUMENTS}", f"{OTHERWISE}, {BY_DOCUMENTS}: it is accepted") * 2,
+            *(f"{REFUSED}{BY_BROKER}, {BY_DOCUMENTS}",) * 2,
+        ),
+    ),
+    Row(
+        "",
+        "NACK in 1.0",
+        ("ERROR", "ERROR", "is done"),
+        (*(NONE,) * 4, *(f"{REFUSED}, {BY_DOCUMENTS}",) * 2),
+    ),
+    Row(
+        "",
+        "`message-id` of a SEND",
+        ("is not noticed", "is not noticed", "ERROR"),
+        (
+            *(f"{SAME}, {BY_DOCUMENTS}: the relay leaves it out",) * 4,
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}: the relay leaves it out",) * 2,
+        ),
+    ),
+    Row(
+        "",
+        "`content-length` of an ACK that has no body",
+        ("is not noticed", NONE, NONE),
+        (*(f"{OTHERWISE}, {BY_DOCUMENTS}: the relay waits for the body",) * 2, *(NONE,) * 4),
+    ),
+    Row(
+        "",
+        "a header that comes twice",
+        ("the first counts", "the last counts, but in 1.2 the first", "the first counts"),
+        (
+            f"{OTHERWISE}, {BY_DOCUMENTS}",
+            f"{SAME}, {BY_DOCUMENTS}",
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}",) * 2,
+            f"{SAME}, {BY_DOCUMENTS}",
+            f"{OTHERWISE}, {BY_DOCUMENTS}",
+        ),
+    ),
+    Row(
+        "",
+        "blanks around a value, in 1.0",
+        (
+            "are not part of it",
+            "those in front are not; one behind content-length stops the connection",
+            "those in front are not",
+        ),
+        (f"{OTHERWISE}, {BY_DOCUMENTS}",) * 6,
+    ),
+    Row(
+        "",
+        "dead letters",
+        (
+            "`/queue/ActiveMQ.DLQ`, with `original-destination`",
+            "the broker's dead-letter-address, often `/queue/DLQ`",
+            "where x-dead-letter-exchange says, with `x-first-death-queue`",
+        ),
+        (
+            f'{CHOSEN}, {BY_DOCUMENTS}: `map.names = [["/queue/ActiveMQ.DLQ", "/queue/DLQ"]]`',
+            f'{CHOSEN}, {BY_DOCUMENTS}: `map.names = [["/queue/ActiveMQ.DLQ", "/queue/dead"]]`',
+            f'{CHOSEN}, {BY_DOCUMENTS}: `map.names = [["/queue/DLQ", "/queue/ActiveMQ.DLQ"]]`',
+            f'{CHOSEN}, {BY_DOCUMENTS}: `map.names = [["/queue/DLQ", "/queue/dead"]]`',
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}: the broker says where",) * 2,
+        ),
+    ),
+    Row(
+        "",
+        "`JMSXUserID` of a MESSAGE",
+        ("with populateJMSXUserID", "with populate-validated-user", NONE),
+        (
+            *(f"{SAME}, {BY_DOCUMENTS}", f"{OTHERWISE}, {BY_DOCUMENTS}: none") * 2,
+            NONE,
+            NONE,
+        ),
     ),
     Row("passcode", "a wrong passcode", ("ERROR, and the end",) * 3, (SAME,) * 6),
     Row(

@@ -83,6 +83,21 @@ class Made:
         self._began = time.time()
         self._draining = False
         self._sessions = [_driver(number, self._began) for number in range(1, SESSIONS + 1)]
+        stays = [("relay-0a1b2c3d-3", HOSTILE), ("relay-0a1b2c3d-7", "it was lost")]
+        self._moves = {
+            row.name: row
+            for row in (
+                MoveRow("all", "glob *", "artemis", "off", 0.0, 0, 0, 0, 0, [], 0, 0, "", "main"),
+                MoveRow(
+                    "orders", "prefix /queue/orders", "artemis", "both", self._began - 700,
+                    SESSIONS, SESSIONS - 107, 2, 5, stays, 0, 0, "", "main",
+                ),
+                MoveRow(
+                    "prices", f"exact /topic/{LONG[:200]}", "artemis", "shadow", self._began - 90_000,
+                    SESSIONS, SESSIONS, 0, 0, [], 1_234_567, 3, f"it answered ERROR: {TURNED}", "main",
+                ),
+            )
+        }  # fmt: skip
         one, two, three = (each.broker.health for each in brokers)
         one.up, two.up, three.up = True, False, None
 
@@ -131,6 +146,7 @@ class Made:
                 Outage("main", "tcp://192.0.2.2:61613", self._began, None, True, 4000, 4000, 0, 12, HOSTILE),
             ),
             draining=self._draining,
+            moves=self.moves(),
         )
 
     def _broker(self, each: ConfiguredBroker, tally: BrokerTally) -> BrokerRow:
@@ -170,13 +186,14 @@ class Made:
         self._draining = draining
         print("draining", draining, flush=True)
 
-    def moves(self) -> list[MoveRow]:
-        """Return the moves: there is none."""
-        return []
+    def moves(self) -> tuple[MoveRow, ...]:
+        """Return the moves."""
+        return tuple(self._moves.values())
 
     def move(self, name: str, phase: Phase) -> None:
-        """Begin a phase of a move: the page does not ask."""
-        raise NotImplementedError
+        """Begin a phase of a move."""
+        self._moves[name] = self._moves[name]._replace(phase=phase.value, since=time.time(), stopped="")
+        print("moved", name, phase.value, flush=True)
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
         """Return what passed: the page does not ask."""

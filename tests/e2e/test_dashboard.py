@@ -15,9 +15,10 @@ import pytest
 from tests.browser import CONTRAST, OUTSIDE, PHONE, page
 from tests.e2e.child import Child
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection
+from tests.e2e.raw import Connection, ScriptedBroker
 from tests.e2e.relay import launch, served
 from tests.e2e.shown import HOSTILE, LONG, RATE, SESSIONS, TURNED
+from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
 
@@ -306,6 +307,54 @@ def test_orders_reach_a_relay(browser: Any, tmp_path: Path) -> None:
             )
         client.close()
         other.close()
+
+
+def test_a_move_goes_on_and_back(browser: Any, tmp_path: Path) -> None:
+    """Its phase, who has followed, and who stays at the old broker, with the new one's words."""
+    with ScriptedBroker() as new:
+        upstreams = f"""uri = "failover:(memory:)"
+[upstream.new]
+uri = "failover:({new.uri})"
+[move.orders]
+prefix = "/queue/"
+to = "new"
+"""
+        more = f'moves_file = "{tmp_path}/moves.json"'
+        with served(tmp_path, upstreams, more=more) as running:
+            client = Talker.at(running.port)
+            with looking(browser, f"{running.admin.url}/") as found:
+                assert "prefix /queue/, from main to new" in text(found, "#moves")
+                assert text(found, "#moves .state") == "has not begun"
+                assert found.locator("#moves button:has-text('Back')").count() == 0
+                for phase in ("shadow", "both"):
+                    ask(found, "#moves button:has-text('Next')", "Next")
+                    found.wait_for_selector(f"#moves [aria-current=step]:has-text('{phase}')")
+                client.tell("SUBSCRIBE", destination="/queue/a", id="1")
+                refusing = new.accept()
+                refusing.frame()
+                refusing.write(b"ERROR\nmessage:Bad CONNECT\n\nwho <b>is</b> that?\n\0")
+                found.wait_for_selector("#staying:has-text('ERROR: Bad CONNECT: who <b>is</b> that?')")
+                assert text(found, "#moves .state") == "not all have followed"
+                assert "0 waiting, 1 staying, 0 older" in text(found, "#moves")
+                ask(found, "#moves button:has-text('Next')", "Next")
+                found.wait_for_selector(
+                    "#notice.alarmed:has-text('Not done: not all sessions have followed')"
+                )
+                assert "409" in found.complaints.pop()
+                ask(found, "#moves button:has-text('Back')", "Back")
+                found.wait_for_selector("#moves [aria-current=step]:has-text('shadow')")
+            client.leave()
+
+
+def test_a_move_that_is_stopped(browser: Any, shown: MadeUp) -> None:
+    """The page says why, and has no button for the next phase."""
+    with looking(browser, shown.url) as found:
+        row = "#moves tr:has-text('prices')"
+        assert text(found, f"{row} .state") == "stopped"
+        assert "it answered ERROR: \\u{202e}gnp.exe" in text(found, row)
+        assert found.locator(f"{row} button").all_inner_texts() == ["Back"]
+        assert found.locator("#moves tr:has-text('orders') button").all_inner_texts() == ["Back", "Next"]
+        assert HOSTILE in text(found, "#staying")
 
 
 @pytest.mark.ci

@@ -80,7 +80,7 @@ def test_clients_of_activemq_before_rabbitmq(moving: Relay, rabbitmq: RabbitMQ, 
     (selectors,) = [each for each in report["findings"] if each["feature"] == "selectors"]
     assert selectors["extra"] == [{"client": "billing", "place": topic, "sent": 10, "delivered": 6}]
     assert selectors["count"] == {"sessions that run": 1, "the journal": 1}
-    assert selectors["setting"] == '[upstream.new.map] ignore = ["selectors"]'
+    assert selectors["setting"] == '[upstream.new.map] filter = ["/topic/*"]'
     assert [each["accepted"] for each in report["logins"]] == [True]
     assert rabbitmq.names() == before
     text = stomprelay(

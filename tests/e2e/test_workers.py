@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -345,3 +346,39 @@ def test_process_1_of_a_container(tmp_path: Path, broker: int) -> None:
         status = child.stop()
     assert status == 0
     check(child)
+
+
+def test_a_move_that_goes_wrong_in_one(tmp_path: Path, broker: int) -> None:
+    """No worker copies any more, and the log says once why."""
+    with ScriptedBroker() as new:
+        upstream = f"""[upstream.new]
+uri = "failover:({new.uri})"
+[move.orders]
+prefix = "/queue/"
+to = "new"
+"""
+        with crew(tmp_path, broker, f'moves_file = "{tmp_path}/moves.json"', upstream) as running:
+            clients = running.clients()
+            assert stomprelay("move", "next", "orders", "--admin", running.admin.url).returncode == 0
+            for each in clients:
+                each.send("/queue/a", b"x")
+            copies = [new.accept() for _ in clients]
+            for copied in copies:
+                copied.frame()
+                copied.write(b"CONNECTED\nversion:1.2\n\n\0")
+                assert copied.frame().startswith(b"SEND\n")
+            copies[0].write(b"ERROR\nmessage:no room\n\n\0")
+            line = "move orders is stopped in shadow: it answered ERROR: no room"
+            running.relay.wait_for_log(line)
+            running.relay.wait_until(lambda: moved(running)["stopped"])
+            moved(running)  # a worker that answers has heard of it
+            for each in clients:
+                each.send("/queue/a", b"y")
+            assert moved(running)["copied"] == len(clients)
+            assert running.relay.log.count(line) == 1
+
+
+def moved(running: Crew) -> dict[str, Any]:
+    """The move, as the relay shows it."""
+    found: dict[str, Any] = running.admin.told("/moves")["moves"][0]
+    return found

@@ -8,7 +8,8 @@ from stomprelay.explain import Explanation, caret_text, without_passcode
 from stomprelay.relay.bridge import bridges_between
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.relay.model.profile import AUTO, PROFILES
+from stomprelay.relay.model.mapping import MapSettings
+from stomprelay.relay.model.profile import AUTO, PROFILES, RABBITMQ
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
@@ -163,6 +164,19 @@ def test_a_long_body_is_cut() -> None:
     _, paragraph = explained(b"SEND\ndestination:/a\n\n" + b"x" * 5000 + b"\0", b"1.2", b"1.2")
     assert any(line == "x" * 1000 + "... (5000 bytes in all)^@" for line in paragraph)
     assert paragraph[-1] == "goes out as it came"
+
+
+def test_a_message_that_does_not_fit() -> None:
+    """It is not sent on, and the broker gets an ACK."""
+    text = (
+        b"SUBSCRIBE\nid:1\ndestination:/topic/t\nack:client\nselector:n > 5\n\n\0"
+        b"MESSAGE\nsubscription:1\ndestination:/topic/t\nmessage-id:m\nack:a\nn:5\n\n\0"
+    )
+    settings = MapSettings("activemq", filter=("/topic/*",))
+    _, subscribed, told = explained(text, b"1.2", b"1.2", RABBITMQ, LossPolicy.REPLACE, settings)
+    assert subscribed[-1] == "map frame: takes out selector"
+    assert told[-7:-1] == ["is not sent on", "the relay sends the broker", "ACK", "id:a", "", "^@"]
+    assert told[-1].startswith("counted: messages_filtered +1")
 
 
 def test_nothing_to_explain() -> None:

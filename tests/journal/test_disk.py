@@ -61,3 +61,20 @@ def test_what_is_on_the_disk_need_not_stay_in_memory(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "fsync", made.fails(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
         disk.sync(-1)
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    """With the permissions that are asked for; where that fails, all is as it was."""
+    path = tmp_path / "a"
+    disk.replace(path, "1", 0o600)
+    disk.replace(path, b"2", 0o755)
+    assert path.read_text(encoding="utf-8") == "2"
+    assert path.stat().st_mode & 0o777 == 0o755
+
+    def fails(_: int) -> None:
+        raise OSError
+
+    with pytest.raises(OSError):  # noqa: PT011 - any
+        disk.replace(path, "3", prepare=fails)
+    assert path.read_text(encoding="utf-8") == "2"
+    assert os.listdir(tmp_path) == ["a"]

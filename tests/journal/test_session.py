@@ -122,8 +122,8 @@ def test_amid_a_session() -> None:
     session = SessionRecorder(told, leg, "public", "n-1", traced=False)
     session.opening(broker, "main", "tcp://192.0.2.1:61613")
     session.opening(late, "more", "tcp://192.0.2.2:61613")
-    session.join(told, b" me ")
-    assert [each.number for each in session.recorders] == [1, 1, 0]
+    session.join(told, b" me ", 7)
+    assert [each.number for each in session.recorders] == [8, 1, 0]
     assert [bool(each.context) for each in session.recorders] == [True, True, False]
     receive(leg, b"SEND\ndestination:/queue/a\n\n\0")
     receive(late, b"CONNECTED\nversion:1.1\n\n\0")

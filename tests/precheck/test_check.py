@@ -191,25 +191,27 @@ def test_the_journal(tmp_path: Path, capsys: Capture) -> None:
     assert told(report) == [
         ("billing", "nack", "refused", []),
         ("billing", "nack", "refused", []),
-        ("billing", "selectors", "refused", ["/topic/x", "/queue/q"]),
+        ("billing", "selectors", "refused", ["/topic/x"]),
+        ("billing", "selectors", "refused", ["/queue/q"]),
         ("producer", "expiry", "mapped", []),
     ]
-    shared, nack, selectors, expiry = report["findings"]
+    shared, nack, topic, queue, expiry = report["findings"]
     assert shared["setting"] == '[upstream.new.map] ignore = ["cumulative-acks"]'
     assert (nack["count"], nack["setting"]) == (
         {"the journal": 1},
         '[upstream.new.map] nack = "requeue"  # or dead-letter or discard',
     )
     assert expiry["count"] == {"the journal": 5}
-    assert selectors["extra"] == [
-        {"client": "billing", "place": "/topic/x", "sent": 4, "delivered": 2},
-        {"client": "billing", "place": "/queue/q", "sent": 4, "delivered": 0},
-    ]
+    assert topic["setting"] == '[upstream.new.map] filter = ["/topic/*"]'
+    assert topic["extra"] == [{"client": "billing", "place": "/topic/x", "sent": 4, "delivered": 2}]
+    assert queue["extra"] == [{"client": "billing", "place": "/queue/q", "sent": 4, "delivered": 0}]
     _, out, _ = checked(capsys, write(tmp_path), "--no-sessions", "--journal", str(journal))
     assert '      [upstream.new.map] ignore = ["cumulative-acks", "selectors"]\n' in out
-    assert (
-        "/topic/x: 50 % of its deliveries would be extra (2 of 4 messages matched); /queue/q: 0 of 4" in out
-    )
+    assert "50 % of its deliveries would be extra (2 of 4 messages matched)" in out
+    assert "on /queue/q: the broker delivers every message; 0 of 4 messages matched" in out
+    applied = write(tmp_path, CONFIG, 'filter = ["/topic/*"]')
+    _, out, _ = checked(capsys, applied, "--no-sessions", "--journal", str(journal))
+    assert "  billing uses selectors on /topic/x: the relay applies them (" in out
     late = ["--since", "2026-11-21T08:23:10", "--until", "2026-11-21T08:23:11"]
     _, report = reported(capsys, write(tmp_path), "--no-sessions", "--journal", str(journal), *late)
     assert [each["feature"] for each in report["findings"]] == ["expiry"]

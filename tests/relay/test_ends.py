@@ -13,7 +13,7 @@ from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 from tests.playbook import Playbook, in_all_pairs, joined, listener, upstream
 from tests.relay.failing import over, started
-from tests.relay.frames import GOODBYE, copied, receipt, send
+from tests.relay.frames import GOODBYE, copied, receipt, send, tell
 from tests.relay.several import SOON, begun, both_get, fanned, group
 
 GONE: Final = receipt("relay-session-goodbye")
@@ -218,3 +218,20 @@ def test_several_brokers() -> None:
         play.broker_goes(at="a")
         play.client_is_closed()
         play.broker_is_closed(at="b")
+
+
+def test_a_group_that_refuses_the_relays_own_disconnect() -> None:
+    """The ERROR does not name the relay's receipt."""
+    with fanned(2, quorum=2) as play:
+        play.part = False
+        play.client_says(send(b"x", receipt="1"))
+        both_get(play, copied(1, send(b"x", receipt="1")))
+        play.client_half_closes()
+        play.client_gets(EOL)
+        play.time_passes(ECHO)
+        play.broker_says(receipt("1"), at="a")
+        play.broker_tells_client(receipt("1"), at="b")
+        both_get(play, GOODBYE)
+        play.broker_says(tell(b"ERROR", message="no", receipt_id="relay-session-goodbye"), at="a")
+        play.time_passes(5.0)
+        play.client_gets_error(b"the quorum cannot be reached", detail=b"it answered ERROR: no")

@@ -90,6 +90,23 @@ SAID = [
             "auto-delete:false",
         ],
     ),
+    # switches that are off, and transformations that no product knows
+    (
+        A,
+        R,
+        "SUBSCRIBE",
+        ["activemq.noLocal:false", "browser:false"],
+        ["activemq.noLocal:false", "browser:false"],
+    ),
+    (A, R, "SEND", ["transformation:own"], ["transformation:own"]),
+    (R, A, "SUBSCRIBE", ["destination:/topic/a", "durable:false"], ["destination:/topic/a", "durable:false"]),
+    (
+        R,
+        A,
+        "SUBSCRIBE",
+        ["x-queue-type:quorum", "exclusive:False"],
+        ["x-queue-type:quorum", "exclusive:False"],
+    ),
     # groups and delays
     (A, J, "SEND", ["JMSXGroupID:g"], ["JMSXGroupID:g", "destination-type:ANYCAST"]),
     # consumers
@@ -144,6 +161,16 @@ REFUSED = [
     (R, J, "SEND", ["reply-to:/temp-queue/me"], "reply-subscriptions"),
     (A, R, "SEND", ["reply-to:/remote-temp-queue/ID"], "foreign-replies"),
     (A, R, "SEND", ["reply-to:some/thing"], "foreign-replies"),
+    (A, R, "SUBSCRIBE", ["destination:/queue/q?consumer.exclusive=true"], "destination-options"),
+    (J, R, "SUBSCRIBE", ["activemq.noLocal:true"], "no-local"),
+    (J, A, "UNSUBSCRIBE", ["durable-subscriber-name:s"], "durable-subscriptions"),
+    (A, R, "SEND", ["transformation:jms-map-json"], "transformations"),
+    (A, J, "SUBSCRIBE", ["transformation:jms-xml"], "transformations"),
+    (A, J, "SUBSCRIBE", ["destination:/topic/ActiveMQ.Advisory.Connection"], "advisories"),
+    (A, R, "SEND", ["destination:/queue/amq.q"], "reserved-names"),
+    (J, R, "SUBSCRIBE", ["destination:/queue/amq.q"], "reserved-names"),
+    (R, A, "SUBSCRIBE", ["destination:/topic/a", "persistent:True"], "durable-subscriptions"),
+    (R, A, "SEND", ["x-queue-type:stream"], "queue-arguments"),
     (J, A, "UNSUBSCRIBE", ["durable-subscription-name:s"], "durable-subscriptions"),
     (A, J, "SUBSCRIBE", ["activemq.exclusive:true"], "exclusive-consumers"),
     (A, J, "SUBSCRIBE", ["browser:true"], "browsers"),
@@ -272,28 +299,54 @@ def test_routing_at_artemis(cut: Cut) -> None:
         )
 
 
+@pytest.mark.parametrize("kind", ["queue", "topic"])
 @pytest.mark.parametrize("broker", [J, R])
-def test_temporary_queues(broker: str) -> None:
-    """The relay makes them: with a name of the session's own, which the client does not see, and others cannot read."""
-    reads, sends = b"/queue/relay-temp.relay-session.me", b"/queue/relay-temp.relay-session.me"
+def test_temporary_queues(broker: str, kind: str) -> None:
+    """The relay makes them: with a name of the session's own, which the client does not see, and others cannot read.
+    Temporary topics are queues, too, with names of their own.
+    """
+    mine, me = {"queue": b".", "topic": b"-"}[kind], f"/temp-{kind}/me"
+    reads = sends = b"/queue/relay-temp.relay-session%bme" % mine
     if broker == R:
         sends = b"/amq" + sends
     with moved(A, broker) as play:
-        play.client_says(frame("SUBSCRIBE", "destination:/temp-queue/me"))
+        play.client_says(frame("SUBSCRIBE", f"destination:{me}"))
         read = play.broker_reads()
         assert b"\ndestination:%b\n" % reads in read
+        assert b"MULTICAST" not in read
         assert (b"\nexclusive:true\n" in read) == (broker == R)
-        play.client_says(send(b"1", b"/queue/work", **{"reply-to": "/temp-queue/me"}))
+        play.client_says(send(b"1", b"/queue/work", **{"reply-to": me}))
         assert b"\nreply-to:%b\n" % sends in play.broker_reads()
         play.broker_says(b"MESSAGE\nsubscription:1\ndestination:%b\nmessage-id:m\n\nx\0" % reads)
-        assert b"\ndestination:/temp-queue/me\n" in play.client_reads()
+        assert b"\ndestination:%b\n" % me.encode() in play.client_reads()
         request = b"MESSAGE\nsubscription:2\ndestination:/queue/work\nreply-to:%b\nmessage-id:m\n\nx\0"
         play.broker_says(request % sends.replace(b"relay-session", b"other"))
-        assert b"\nreply-to:/queue/relay-temp.other.me\n" in play.client_reads()
-        play.client_says(send(b"1", b"/queue/relay-temp.other.me"))
+        other = b"/queue/relay-temp.other%bme" % mine
+        assert b"\nreply-to:%b\n" % other in play.client_reads()
+        play.client_says(send(b"1", other))
         assert b"\ndestination:%b\n" % sends.replace(b"relay-session", b"other") in play.broker_reads()
-        play.client_says(frame("SUBSCRIBE", "destination:/queue/relay-temp.other.me", "receipt:r"))
+        play.client_says(frame("SUBSCRIBE", f"destination:{other.decode()}", "receipt:r"))
         play.client_gets_error(b"a private queue is read by its owner only", receipt=b"r")
+
+
+@pytest.mark.parametrize("clients", [A, J])
+def test_replies_to_any_text(clients: str) -> None:
+    """RabbitMQ puts a prefix before a `reply-to` without one: the client reads what was written."""
+    with moved(clients, R) as play:
+        play.client_says(frame("SUBSCRIBE"))
+        play.broker_reads()
+        told = b"MESSAGE\nreply-to:%b\nsubscription:1\ndestination:/queue/q\nmessage-id:m\n\nx\0"
+        play.broker_tells_client(told % b"/reply-queue/any text", told % b"any text")
+        own = told % b"/reply-queue/amq.gen-q"
+        play.broker_tells_client(own, own)
+
+
+def test_a_nack_of_python() -> None:
+    """RabbitMQ also knows how Python writes false."""
+    with moved(R, A) as play:
+        play.client_says(frame("SUBSCRIBE", "ack:client-individual"))
+        play.broker_reads()
+        play.client_tells_broker(frame("NACK", "id:k", "requeue:False"), b"NACK\nid:k\n\n\0")
 
 
 @pytest.mark.parametrize("broker", [J, R])
@@ -385,15 +438,23 @@ def test_the_same_expiry_later() -> None:
 
 
 def test_the_end_of_a_virtual_topics_subscription() -> None:
-    """UNSUBSCRIBE by destination names what SUBSCRIBE named, and removes no queue."""
-    found = MapSettings(A)
+    """UNSUBSCRIBE by destination ends what SUBSCRIBE began, and removes no queue. RabbitMQ wants an id, which a client
+    of 1.0 need not have, and does not see.
+    """
+    found, place = MapSettings(A), b"destination:/queue/Consumer.c.VirtualTopic.t\n"
     with joined(b"1.0", b"1.0", product=R, over=lambda each: replace(each, map=found)) as play:
-        play.client_says(b"SUBSCRIBE\ndestination:/queue/Consumer.c.VirtualTopic.t\n\n\0")
-        assert b"\ndestination:/topic/VirtualTopic.t\n" in play.broker_reads()
-        play.client_tells_broker(
-            b"UNSUBSCRIBE\ndestination:/queue/Consumer.c.VirtualTopic.t\n\n\0",
-            b"UNSUBSCRIBE\ndestination:/topic/VirtualTopic.t\n\n\0",
-        )
+        play.client_says(b"SUBSCRIBE\n%b\n\0" % place)
+        read = play.broker_reads()
+        assert b"\ndestination:/topic/VirtualTopic.t\n" in read
+        assert b"\nid:relay-1\n" in read
+        told = b"destination:/topic/VirtualTopic.t\nmessage-id:m\n\nx\0"
+        play.broker_says(b"MESSAGE\nsubscription:relay-1\n" + told)
+        play.client_gets(b"MESSAGE\n%bmessage-id:m\n\nx\0" % place)
+        play.client_says(b"SUBSCRIBE\ndestination:/queue/q\n\n\0")
+        assert b"\nid:relay-2\n" in play.broker_reads()
+        told = b"MESSAGE\n%bdestination:/queue/q\nmessage-id:m\n\nx\0" * 3
+        play.broker_tells_client(told.replace(b"%b", b"subscription:relay-2\n"), told.replace(b"%b", b""))
+        play.client_tells_broker(b"UNSUBSCRIBE\n%b\n\0" % place, b"UNSUBSCRIBE\nid:relay-1\n\n\0")
 
 
 def test_a_nack_of_one_message_only() -> None:
@@ -412,6 +473,13 @@ def test_durable_subscriptions_at_rabbitmq() -> None:
     with joined(b"1.2", b"1.2", product=R, over=lambda each: replace(each, map=found), hello=hello) as play:
         play.client_says(frame("SUBSCRIBE", "destination:/topic/t", "activemq.subscriptionName:s"))
         assert b"\nx-queue-name:stomp-subscription-c.s\n" in play.broker_reads()
+    found = MapSettings(J)
+    with joined(b"1.2", b"1.2", product=R, over=lambda each: replace(each, map=found), hello=hello) as play:
+        play.client_says(frame("SUBSCRIBE", "destination:/topic/t", "durable-subscriber-name:s"))
+        assert b"\nx-queue-name:stomp-subscription-c.s\n" in play.broker_reads()
+    with moved(J, A) as play:
+        play.client_says(frame("SUBSCRIBE", "durable-subscriber-name:s"))
+        assert lines(play.broker_reads()) == ["SUBSCRIBE", "activemq.subscriptionName:s"]
     with moved(A, R) as play:
         play.client_says(frame("SUBSCRIBE", "destination:/topic/t", "activemq.subscriptionName:s"))
         play.client_gets_error(b"durable subscriptions need a client-id")

@@ -12,8 +12,8 @@ import pytest
 
 from stomprelay.session.effects import Event
 from tests.playbook import Playbook
-from tests.relay.failing import client_waits, found, goes_by_itself, link, started
-from tests.relay.frames import BEGIN, COMMIT, INSIDE, RECEIPT, send, tell
+from tests.relay.failing import client_waits, found, goes_by_itself, link, moves, started
+from tests.relay.frames import BEGIN, COMMIT, INSIDE, RECEIPT, SUBSCRIBE, message, send, settle, tell
 from tests.relay.several import HERE, THERE, fanned, two_upstreams
 
 PATIENCE: Final = 60.0
@@ -103,6 +103,23 @@ def test_a_broker_that_reads_nothing(reads: bool) -> None:
             assert play.client_reads().startswith(SAYS + b"receipt-id:1\n")
 
 
+@pytest.mark.parametrize("before", [1.0, 25.0, 35.0, 55.0, 65.0])
+def test_a_broker_that_the_relay_does_not_read_from(before: float) -> None:
+    """While the client owes ACKs, RECEIPTs wait where the relay does not see them: the SEND is not refused."""
+    with started(product="rabbitmq", front={"unacknowledged": 1}) as play:
+        play.client_said(SUBSCRIBE + send(b"1", receipt="1"))
+        is_silent(play, before)
+        play.broker_says(message(message_id="m", ack="m"))
+        play.broker_says(RECEIPT % b"1")
+        delivered = play.client_reads()
+        is_silent(play, 10 * PATIENCE)
+        play.client_gets(b"")
+        play.client_says(settle(b"1.2", b"ACK", delivered))
+        is_silent(play, 1.0)
+        play.client_gets(RECEIPT % b"1")
+        assert link(play).quiet
+
+
 def test_nobody_waits_where_all_is_confirmed() -> None:
     """An idle session is not woken for this, and a check is sent only while something is unconfirmed."""
     with started(product="rabbitmq", confirm=True) as play:
@@ -158,6 +175,24 @@ def test_a_transaction_of_which_a_part_is_never_confirmed(told: bool) -> None:
         is_silent(play, 2 * PATIENCE)
         why = b"its broker did not confirm it in time"
         play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c", detail=why)
+
+
+def test_a_transaction_whose_outcome_is_unknown_when_the_broker_is_lost() -> None:
+    """Its ERROR is the only answer, also if the session has to end at another broker."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_said(BEGIN + INSIDE % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"))
+        play.broker_says(RECEIPT % b"c")
+        is_silent(play, PATIENCE)
+        play.client_said(send(b"2", receipt="2"))
+        while not play.relay.ending:
+            is_silent(play, 1.0)
+        moves(play, b"1.2", "rabbitmq")
+        assert play.broker_reads().endswith(b"\n\n2\0")
+        play.broker_says(RECEIPT % b"2")
+        said = play.client_reads()
+        assert said.startswith(
+            RECEIPT % b"2" + b"ERROR\nmessage:the outcome of a transaction is unknown\nreceipt-id:c\n"
+        )
 
 
 def test_a_transaction_that_is_confirmed_in_time() -> None:

@@ -146,7 +146,7 @@ def test_the_others_do_not_take_the_session(goes: bool) -> None:
         said = (
             "closed the connection: Connection was closed cleanly."
             if goes
-            else "answered CONNECT with an ERROR"
+            else "answered CONNECT with ERROR: Bad CONNECT: Access refused"
         )
         stays(play, f"tcp://c {said}")
         play.time_passes(100)

@@ -113,6 +113,7 @@ FREE = "free"
 CHOICES: Final = {
     "none": {},
     FREE: {"ignore": IGNORED, "message_size": 1000},
+    "filter": {"filter": ("/topic/*", "/queue/a")},
     "all": {"ignore": IGNORED, "temporary": False, "route": False},
 }
 """Choices of a configuration, by a name."""
@@ -174,6 +175,14 @@ def test_settings_that_decide() -> None:
         return [each.setting for each in found]
 
     assert setting(SUBSCRIBE, (b"selector", b"a = 1")) == ['ignore = ["delays", "selectors"]']
+    topic = (b"destination", b"/topic/a"), (b"selector", b"a = 1")
+    (found,) = judge.judge(SUBSCRIBE, [*topic], session_of(b"s"))
+    assert (found.verdict, found.setting) == (Verdict.REFUSED, 'filter = ["/topic/*"]')
+    judge = Judge(replace(settings, filter=("/topic/*", "/queue/a")), "rabbitmq")
+    (found,) = judge.judge(SUBSCRIBE, [*topic], session_of(b"s"))
+    assert (found.verdict, found.why) == (Verdict.MAPPED, "the relay applies them")
+    assert setting(SUBSCRIBE, (b"selector", b"a = 1")) == ['filter = ["/queue/a", "/topic/*"]']
+    judge = Judge(settings, "rabbitmq")
     assert setting(SEND, (b"AMQ_SCHEDULED_DELAY", b"1")) == ['ignore = ["delays"]']
     assert setting(NACK) == ['nack = "requeue"  # or dead-letter or discard']
     assert judge.selector == b"selector"

@@ -209,7 +209,7 @@ def test_logins_that_are_refused(log: list[str]) -> None:
         client.sends(LOGIN % b"guest")
         relay.broker().sends(b"ERROR\nmessage:Bad CONNECT\n\n\0")
     assert len(log) == MOST
-    assert log[0].endswith("refused: broker tcp://192.0.2.1:61613 answered CONNECT with ERROR")
+    assert log[0].endswith("refused: broker tcp://192.0.2.1:61613 answered CONNECT with ERROR: Bad CONNECT")
 
 
 # How much is logged

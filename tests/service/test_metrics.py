@@ -30,6 +30,7 @@ from stomprelay.service.admin.snapshot import (
     snapshot,
     summed,
 )
+from stomprelay.service.moves import MoveRow
 from tests.e2e.certificates import Authority
 from tests.prometheus import samples, spelled
 from tests.service.certificates import serving
@@ -130,6 +131,7 @@ def full(directory: Path) -> Snapshot:
         times=(*taken.times, *times),
         destinations=(DestinationRow("/queue/a", DestinationTally(1, 2, 3, 4)),),
         certificates={"admin_tls": 2e9},
+        moves=(MoveRow("a", "prefix /queue/", "new", "shadow", 1.0, 9, 4, 2, 1, [], 7, 3, "it is full"),),
     )
 
 
@@ -146,6 +148,22 @@ def test_both_forms_say_the_same(tmp_path: Path) -> None:
     found = series(samples(metrics(page, ready=True)))
     assert found == series(sample for family in families for sample in family.samples)
     assert len(found) > 100
+
+
+def test_a_move(tmp_path: Path) -> None:
+    """Its phase, its sessions by how they follow, what was copied, and whether it is stopped."""
+    found = {each for each in spelled(samples(metrics(full(tmp_path), ready=True))) if "_move_" in each}
+    assert found == {
+        *(f'stomprelay_move_phase{{move="a",phase="{each}"}} 0' for each in ("off", "both", "new", "done")),
+        'stomprelay_move_phase{move="a",phase="shadow"} 1',
+        'stomprelay_move_sessions{move="a",state="followed"} 4',
+        'stomprelay_move_sessions{move="a",state="waiting"} 2',
+        'stomprelay_move_sessions{move="a",state="staying"} 2',
+        'stomprelay_move_sessions{move="a",state="older"} 1',
+        'stomprelay_move_copied{move="a"} 7',
+        'stomprelay_move_failed{move="a"} 3',
+        'stomprelay_move_stopped{move="a"} 1',
+    }
 
 
 # Destinations, whose names clients make up

@@ -66,7 +66,13 @@ def test_forward_and_back(file: Path) -> None:
     """Sessions follow at once; the phase is on disk before they do, and the next relay begins with it."""
     harness = RelayHarness(moving(), moves_file=str(file))
     client, old = subscribed(harness)
-    assert shown(harness)["phase"] == "off"
+    row = shown(harness)
+    assert [row[name] for name in ("phase", "pattern", "old", "to")] == [
+        "off",
+        "prefix /queue/",
+        "old",
+        "new",
+    ]
     for phase in ("shadow", "both"):
         assert json.loads(posted(harness, move="orders", phase="next").text)["moves"][0]["phase"] == phase
         assert json.loads(file.read_text())["orders"]["phase"] == phase
@@ -117,7 +123,7 @@ def test_who_stays(file: Path) -> None:
     row = shown(harness)
     assert (row["staying"], row["waiting"]) == (1, 0)
     [(session, reason)] = row["stays"]
-    assert (session[:6], reason) == ("relay-", "it answered CONNECT with ERROR")
+    assert (session[:6], reason) == ("relay-", "it answered CONNECT with ERROR: Access refused")
     assert "1 staying at OLD" in posted(harness, move="orders", phase="next").text
     assert posted(harness, move="orders", phase="new").status == 200
 

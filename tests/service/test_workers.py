@@ -22,6 +22,7 @@ from stomprelay.config.change import ConfigSource
 from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse as parse_segment
 from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.relay.model.move import Phase
 from stomprelay.service.admin.condition import DRAINED, DRAINING, Condition, OwnRelay, summed
 from stomprelay.service.admin.sessions import SessionQuery, Unavailable
 from stomprelay.service.admin.snapshot import SERVES, Snapshot
@@ -37,6 +38,7 @@ from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.service import GRACE, WorkersService, _reload
 from stomprelay.service.workers.worker import FIRST, HUNG, LONGEST, STEADY, WITHIN, Child, Worker
 from tests.service.harness import RelayHarness, failover, listener, movable, result
+from tests.service.test_moves import moving
 
 SOURCE = ConfigSource("relay.toml", "workers = 2", {"listen": [], "upstream": "tcp://a:1"}, "/somewhere")
 
@@ -610,6 +612,35 @@ def test_one_that_starts_while_brokers_are_paused(crew: Crew) -> None:
     late.plan = plan_of([one])
     crew.changed(late)
     assert len(asked(crew, 2).orders) == 2
+
+
+def test_a_move_that_one_worker_stops(reactor: ProcessReactor, worker: Worker, log: list[str]) -> None:
+    """It is stopped in all, and in one that begins to serve later; a stop of an earlier phase means nothing."""
+    harnesses = [RelayHarness(moving()) for _ in range(3)]
+    states = [each.service.state for each in harnesses]
+    crew = Crew(states[0])
+    crew.workers += [Asked(number, crew.changed, states[number]) for number in (1, 2)]
+    for state in states:
+        state.moves.enter("orders", Phase.SHADOW, 2.0)
+    own, one, two = (each.config.moves["orders"] for each in harnesses)
+    notices: list[str] = []
+    states[1].moves._tell_parent = notices.extend
+    log.clear()
+    one.fault("it answered ERROR: no=\n")
+    one.fault("and again")
+    assert log == ["warn: move orders is stopped in shadow: it answered ERROR: no=\\n"]
+    worker._stopped = crew.stopped
+    reactor.tells(*notices)
+    assert own.stopped == two.stopped == "it answered ERROR: no=\n"
+    own.enter(Phase.OFF, 3.0)
+    reactor.tells(*notices)
+    assert own.stopped == two.stopped == ""
+    own.fault("it is full")
+    asked(crew, 2).state = (late := RelayHarness(moving())).service.state
+    crew.changed(crew.workers[1])
+    [row] = late.service.state.moves.rows()
+    assert (row.since, row.stopped) == (3.0, "it is full")
+    assert total(crew).moves == result(crew.moves()) == states[0].moves.rows()
 
 
 def test_what_passes_at_each_worker(crew: Crew) -> None:

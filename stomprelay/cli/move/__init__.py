@@ -1,13 +1,13 @@
 """`stomprelay move`: the commands that move clients, and what waits, from one product's brokers to another's.
 
-`check` says what a move would change, and `precheck` finds it out. `phases` has
-the commands that lead a move through its phases. `drain` empties queues of the old brokers.
+`check` says what a move would change, and `precheck` finds it out. `phases` has the commands that lead a move through
+its phases. `compare` looks whether both sides got the same. `drain` empties queues of the old brokers.
 """
 
 import argparse
 from typing import TypeAlias
 
-from stomprelay.cli.move import check, drain, phases
+from stomprelay.cli.move import check, compare, drain, phases
 
 _ABOUT = "Moves clients from the brokers of one product to those of another. Clients are not changed."
 _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -17,5 +17,5 @@ def add(commands: _Commands) -> None:
     """Add the command and its own commands."""
     move = commands.add_parser("move", help="move to brokers of another product", description=_ABOUT)
     moves = move.add_subparsers(dest="move", required=True, metavar="COMMAND")
-    for each in (check, phases, drain):
+    for each in (check, phases, compare, drain):
         each.add(moves)

@@ -4,10 +4,9 @@ import argparse
 import sys
 from typing import TypeAlias
 
-from stomprelay.cli.asking import admin_client, relay_options, seconds
+from stomprelay.cli.asking import admin_client, instant, relay_options, seconds
 from stomprelay.cli.move.precheck import journal, pair, sessions, tables
 from stomprelay.config import ConfigError, load, load_upstreams
-from stomprelay.journal.records import parse_time
 from stomprelay.relay.model.features import PRODUCTS
 
 _CHECK = """
@@ -50,7 +49,10 @@ def add(moves: _Commands) -> None:
     )
     for flag, meaning in (("since", "at or after"), ("until", "before")):
         check.add_argument(
-            f"--{flag}", type=_time, metavar="TIME", help=f"only what was recorded {meaning} this time (UTC)"
+            f"--{flag}",
+            type=instant,
+            metavar="TIME",
+            help=f"only what was recorded {meaning} this time (UTC)",
         )
     check.add_argument("--login", action="store_true", help="try the logins at NEW")
     check.add_argument(
@@ -64,13 +66,6 @@ def add(moves: _Commands) -> None:
         check.add_argument(f"--{flag}", choices=PRODUCTS, help=meaning)
     check.add_argument("--json", action="store_true", help="one JSON object")
     check.set_defaults(run=_check)
-
-
-def _time(text: str) -> int:
-    try:
-        return parse_time(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a time such as 2026-11-21T08:23, not {text!r}") from None
 
 
 def _check(options: argparse.Namespace) -> int:

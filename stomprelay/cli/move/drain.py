@@ -111,7 +111,7 @@ def _drain(options: argparse.Namespace) -> int:
     run(reactor, movings, progress)
     if progress is not None:
         progress.clear()
-    drains = [(str(old.brokers[number]), each.drain) for number, each in enumerate(movings)]
+    drains = [(str(old.brokers[number]), each.core) for number, each in enumerate(movings)]
     if options.json:
         print(json.dumps(_told(drains)))
     else:

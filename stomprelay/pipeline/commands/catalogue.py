@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from stomprelay.pipeline.schema import TABLES, VIEW, WITH_HEADS, Table
+from stomprelay.pipeline.schema import COMPARED, TABLES, VIEW, WITH_HEADS, Table
 
 _BEFORE: Final = """# Tables
 
@@ -36,6 +36,13 @@ No name of a table or a column has to be quoted in DuckDB, in PostgreSQL, or in 
 SELECT destination, count(*) AS lost, min(seen_at) AS since
 FROM messages WHERE final AND outcome IN ('undelivered', 'unconfirmed') GROUP BY destination ORDER BY lost DESC
 ```
+
+## {COMPARED}
+
+A view in `stomprelay-pipeline query`: a row for each SEND that `stomprelay move compare --keep` compared. `copies`: how
+many came from the new broker, `marked` of them marked as repeated; `late`: its copy came behind a later one of its
+session; `body`: `same`, `other`, `size` (of the same size, but the journal of the comparison does not have all of it)
+or `missing`; `lag_us`: from the SEND to its copy. The other columns are those of `messages`.
 
 DuckDB reads `messages` (and so `frames`) by `FROM 'tables/messages/date=*/hour=*/batch=*/*.parquet'`, Spark by
 `spark.read.parquet("tables/messages")`, Delta tables by `spark.read.format("delta").load("tables/messages")`.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stomprelay.pipeline import options
 from stomprelay.pipeline.bar import ProgressBar, many, tasks
-from stomprelay.pipeline.schema import TABLES, VIEW, WITH_HEADS
+from stomprelay.pipeline.schema import TABLES, VIEWS
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
 from stomprelay.pipeline.store.delta import opened
@@ -50,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the tables as they were at a time (2026-11-21T08:00, UTC or with an offset), or after the batch "
         "with this number; Delta tables only",
     )
-    parser.epilog = f"tables: {', '.join([*TABLES, VIEW])}; what is in them: stomprelay-pipeline tables"
+    parser.epilog = f"tables: {', '.join([*TABLES, *VIEWS])}; what is in them: stomprelay-pipeline tables"
 
 
 def main(given: argparse.Namespace) -> int:
@@ -66,13 +66,14 @@ def main(given: argparse.Namespace) -> int:
 
 
 def views(spark: "SparkSession", store: Store) -> None:
-    """Make a view in Spark for each table, and the view `VIEW`. Raises `StoreError` if there are no tables."""
+    """Make a view in Spark for each table, and those in `VIEWS`. Raises `StoreError` if there are no tables."""
     if not store.volume.exists(store.root):
         raise StoreError(f"there are no tables in {store.root}: the folder does not exist")
     store.check()
     for name in TABLES:
         store.read(name).createOrReplaceTempView(name)
-    spark.sql(WITH_HEADS).createOrReplaceTempView(VIEW)
+    for name, sql in VIEWS.items():
+        spark.sql(sql).createOrReplaceTempView(name)
 
 
 def _asked(spark: "SparkSession", sql: str) -> "DataFrame":

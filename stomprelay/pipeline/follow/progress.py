@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final, TextIO
 
-from stomprelay.pipeline.bar import ProgressBar, Shares, many, octets
+from stomprelay.pipeline.bar import ProgressBar, many, octets
 
 _USUAL: Final = {
     "frames": 1.0,
@@ -17,7 +17,7 @@ _USUAL: Final = {
     "failovers": 0.2,
     "runs": 0.1,
 }
-"""How long the steps of a batch take relative to each other. This is used for the first batch."""
+"""How long the steps of a batch take relative to each other."""
 _SHOWN: Final = 10
 """At most so many sentences about missing frames and segments are shown for a batch."""
 
@@ -25,20 +25,21 @@ _SHOWN: Final = 10
 class ProgressLine:
     """Shows how far a run is. Call `begin`, `step` and `end` for each batch, and `tick` now and then, perhaps in
     another thread. The bar counts bytes of segments. Within a batch, the bytes that are done are estimated from the
-    time that each step took in the previous batch.
+    steps that are over.
     """
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:
         self._out = out
-        self._bar = ProgressBar(out, octets=True, clock=clock)
+        self._bar = ProgressBar(out, octets=True)
         self.say, self.close = self._bar.say, self._bar.end
-        self._shares = Shares(_USUAL, clock)
         self._clock = clock
         self._began = clock()
         self._planned = self._through = self._octets = 0
         self._number = 0
         self._batch = ""
         self._step = ""
+        self._over = 0.0
+        """The usual times of the steps of this batch that are over."""
         self._since = self._began
         self.segments = self.frames = self.damages = self.batches = 0
 
@@ -54,13 +55,13 @@ class ProgressLine:
         if self._through + size > self._planned:
             self.plan(size)
         self._since = self._clock()
-        self._shares.begin()
+        self._step, self._over = "", 0.0
         self.step("frames")
 
     def step(self, name: str) -> None:
         """Show the table that the batch works on now."""
+        self._over += _USUAL.get(self._step, 0.0)
         self._step = name
-        self._shares.step(name)
         self.tick()
 
     def end(self, segments: int, frames: int, damages: int, missing: Sequence[str] = ()) -> None:
@@ -74,7 +75,6 @@ class ProgressLine:
         if damages:
             line += f"; {many(damages, 'row')} in quarantine"
         self._batch = ""
-        self._shares.end()
         self._through += self._octets
         self.say(line)
         for sentence in missing[:_SHOWN]:
@@ -89,13 +89,14 @@ class ProgressLine:
         # Only in the first step do the tasks show how many bytes of the segments are done.
         part = done / total if total and self._step == "frames" else 0.0
         name = f"batch {self._number}, {self._step}" + (f" {done}/{total}" if total else "")
-        self._bar.set(self._through + self._octets * self._shares.share(part), self._planned, name)
+        share = (self._over + part * _USUAL.get(self._step, 0.0)) / sum(_USUAL.values())
+        self._bar.set(self._through + self._octets * share, self._planned, name)
         self._bar.draw()
 
     @contextmanager
     def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:
         """Show another bar in this context. Call the context's value with the done and the whole amount."""
-        bar = ProgressBar(self._out, unit, clock=self._clock)
+        bar = ProgressBar(self._out, unit)
         self._bar.wipe()
         bar.begin(name)
         with bar.going():

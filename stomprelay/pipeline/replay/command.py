@@ -333,7 +333,7 @@ class ReplayWatch:
 
     def __post_init__(self) -> None:
         self._began = self._shown = self.clock()
-        self._bar = ProgressBar(self.out, "messages", clock=self.clock)
+        self._bar = ProgressBar(self.out, "messages")
         self._bar.begin("replay", self.total, self.before)
 
     def follow(self, work: Callable[[], T]) -> T:

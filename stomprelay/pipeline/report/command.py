@@ -3,14 +3,14 @@
 import argparse
 import os
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from stomprelay.journal.disk import replace as replace_file
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.bar import ProgressBar, Steps
+from stomprelay.pipeline.bar import ProgressBar
 from stomprelay.pipeline.report.gather import Range
 from stomprelay.pipeline.report.indicators import PERIODS, Threshold, judged, threshold
 from stomprelay.pipeline.report.page import TITLE, PageOptions, page
@@ -89,12 +89,18 @@ def main(given: argparse.Namespace) -> int:
     with launch.ending(spark):
         store = opened(spark, given.tables, shared.table_format(given))
         store.check()
-        steps = Steps(ProgressBar(sys.stderr, "steps"), "report", STEPS | ({_BEFORE: 4.0} if period else {}))
-        with steps.bar.going():
+        bar = ProgressBar(sys.stderr, "steps")
+        steps = [*STEPS, _BEFORE] if period else [*STEPS]
+        bar.begin("report", len(steps))
+
+        def step(name: str) -> None:
+            bar.set(steps.index(name), name=f"report, {name}")
+
+        with bar.going():
             asked = stretch(store, range_, period) if period else range_
-            findings = gather(store, asked, given.top, now, steps.step)
+            findings = gather(store, asked, given.top, now, step)
             if period:
-                steps.step(_BEFORE)
+                step(_BEFORE)
                 findings = replace(findings, earlier=earlier(store, findings, period))
     thresholds = judged(given.threshold)
     options = PageOptions(made=now, title=given.title, local=given.local, thresholds=thresholds)
@@ -131,17 +137,7 @@ def check(tables: str, output: Path) -> None:
 def write(output: Path, text: str) -> int:
     """Write the page in one step: readers see the old or the new page. Return its size in bytes. Raises `OSError`."""
     data = text.encode("utf-8", "backslashreplace")
-    mask = os.umask(0)
-    os.umask(mask)
-    with tempfile.NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}.", delete=False) as file:
-        try:
-            file.write(data)
-            file.close()
-            os.chmod(file.name, 0o666 & ~mask)
-            os.replace(file.name, output)
-        except OSError:
-            os.unlink(file.name)
-            raise
+    replace_file(output, data)
     return len(data)
 
 

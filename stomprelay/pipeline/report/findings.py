@@ -330,6 +330,29 @@ class RelayRun:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """What became of the copies of a producer's SENDs to a destination; see `schema.COMPARED`. `whole` is how many
+    copies have the same body, as far as it is known; `size` how many of these are only known to have the same size.
+    """
+
+    destination: str
+    producer: str
+    sent: int
+    whole: int
+    size: int
+    other: int
+    missing: int
+    twice: int
+    late: int
+    lag: Micros | None
+
+    @property
+    def wrong(self) -> int:
+        """How many differences there are."""
+        return self.other + self.missing + self.twice + self.late
+
+
+@dataclass(frozen=True)
 class Earlier:
     """The range before: as long as the present range, but a `period` (`day` or `week`) earlier. It is from `since` up
     to `until`, not included. `first`: the beginning of its first minute with records. `last`: the end of its last
@@ -381,6 +404,8 @@ class Findings:
     octets: int = 0
     waiting: Mapping[str, int] = field(default_factory=dict)
     """For each broker that was lost or left, the approximate number of messages that may wait there."""
+    compared: Sequence[Compared] = ()
+    total_compared: int = 0
     runs: Sequence[RelayRun] = ()
     total_runs: int = 0
     killed: int = 0

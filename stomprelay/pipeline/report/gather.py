@@ -24,6 +24,7 @@ from stomprelay.pipeline.report.findings import (
     NOTHING,
     UNHEARD,
     ClientFigures,
+    Compared,
     Destination,
     Earlier,
     Episode,
@@ -43,7 +44,7 @@ from stomprelay.pipeline.report.findings import (
 from stomprelay.pipeline.report.indicators import PERIODS
 from stomprelay.pipeline.report.page import COLOURS
 from stomprelay.pipeline.report.text import HOUR, MINUTE, Micros, moment
-from stomprelay.pipeline.schema import KILLED, RETURNED, TOPICS, UNDELIVERED
+from stomprelay.pipeline.schema import COMPARED, KILLED, RETURNED, TOPICS, UNDELIVERED, VIEWS
 from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.tables.rollup import MEASURED, TRAFFIC_SUMS, bucket_of
 
@@ -311,6 +312,27 @@ def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], 
     return sorted(found, key=lambda one: (one.began or 0, one.relay, one.run)), total, dead
 
 
+def read_compared(store: Store, range_: Range, limit: int) -> tuple[list[Compared], int]:
+    """Return the `limit` producers and destinations of moves with the most differences, and the number of all."""
+    read = {name: range_.within(store.read(name), "seen_at") for name in ("frames", "messages")}
+    if read["frames"].where("relay = 'compare'").isEmpty():
+        return [], 0
+    for name, each in read.items():
+        each.createOrReplaceTempView(name)
+    rows = store.spark.sql(VIEWS[COMPARED])
+    sums = rows.groupBy("destination", F.coalesce("producer", F.lit("")).alias("producer")).agg(
+        F.count(F.lit(1)).alias("sent"),
+        F.count_if(F.col("body").isin("same", "size")).alias("whole"),
+        *(F.count_if(F.col("body") == name).alias(name) for name in ("size", "other", "missing")),
+        F.sum(F.greatest(F.col("copies") - 1 - F.col("marked"), F.lit(0))).alias("twice"),
+        F.count_if("late").alias("late"),
+        F.max("lag_us").alias("lag"),
+    )
+    wrong = F.col("other") + F.col("missing") + F.col("twice") + F.col("late")
+    found, (total,) = first(sums, limit, wrong.desc(), F.desc("sent"), "destination", "producer")
+    return [Compared(*row[: len(fields(Compared))]) for row in found], total
+
+
 def read_dropped(frames: DataFrame) -> int:
     """Return how many frames the relays dropped, as they reported."""
     told = frames.where(F.col("event") == JournalEvent.DROPPED.value)
@@ -343,19 +365,11 @@ def read_waiting(store: Store, range_: Range, brokers: Iterable[str]) -> dict[st
     return {row["broker"]: row["count"] for row in rows.orderBy("broker").collect()}
 
 
-STEPS: Final = {
-    "traffic": 4.0,
-    "messages": 3.0,
-    "stuck": 1.0,
-    "errors": 0.6,
-    "quarantine": 0.4,
-    "failovers": 0.6,
-    "runs": 0.4,
-    "flow": 0.8,
-    "destinations": 0.8,
-    "clients": 0.7,
-}
-"""The steps of `gather` in order, each with its usual time in relation to the others."""
+STEPS: Final = (
+    *("traffic", "messages", "stuck", "errors", "quarantine", "failovers", "runs", "moves", "flow"),
+    *("destinations", "clients"),
+)
+"""The steps of `gather` in order."""
 
 
 def gather(
@@ -390,6 +404,8 @@ def gather(
     step("runs")
     runs, total_runs, killed = read_runs(store, within, limit)
     dropped = read_dropped(within.within(store.read("frames"), "seen_at"))
+    step("moves")
+    compared, total_compared = read_compared(store, within, limit)
     step("flow")
     ways = _ways(store, span)
     step("destinations")
@@ -424,6 +440,8 @@ def gather(
         total_missing=total_missing,
         octets=octets or 0,
         waiting=waiting,
+        compared=compared,
+        total_compared=total_compared,
         runs=runs,
         total_runs=total_runs,
         killed=killed,

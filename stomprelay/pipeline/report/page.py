@@ -124,6 +124,8 @@ def titles(findings: Findings) -> dict[str, str]:
     found = {} if findings.empty else dict(_SECTIONS)
     if found and findings.earlier is not None:
         found = {"compared": f"Compared with the {findings.earlier.period} before", **found}
+    if found and findings.compared:
+        found["moves"] = "Moves"
     if found and findings.runs:
         found["runs"] = "Relays"
     if findings.total_damages:

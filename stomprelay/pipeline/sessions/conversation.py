@@ -26,8 +26,10 @@ from stomprelay.pipeline.sessions.publishing import REFUSED, PendingReceipts, Tr
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
+from stomprelay.relay.model.move import SHADOW
 from stomprelay.session.effects import Event
 
+_SHADOW: Final = SHADOW.decode()
 _SENT: Final = int(s.RowKind.SENT)
 _DELIVERED: Final = int(s.RowKind.DELIVERED)
 _NOTHING: Final = (None,) * len(s.FIELDS)
@@ -101,8 +103,8 @@ class Conversation:
     # Frames of brokers
 
     def _message(self, record: r.Record, ns: int) -> None:
-        if self._gone:
-            return
+        if self._gone or _SHADOW in (record[r.COPY] or ""):
+            return  # the client gets no copy of what went to another broker
         transfer: s.Transfer = [
             *self._begun(record, ns, _DELIVERED),
             *_BEFORE_DELIVERED,

@@ -16,11 +16,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
+
+from stomprelay.journal.disk import replace
 
 CACHE: Final = "STOMPRELAY_CACHE"
 """The environment variable that names the cache folder. By default it is `stomprelay` in the user's cache folder."""
@@ -51,21 +52,6 @@ def folder() -> Path | None:
     except (OSError, RuntimeError):  # no permission, no space, or no home folder
         return None
     return path if os.access(path, os.W_OK | os.X_OK) else None
-
-
-def put(path: Path, text: str, mode: int = 0o644) -> bool:
-    """Write a small file as a whole, even if other processes do the same. Return whether it was written."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.chmod(mode)
-        partial.replace(path)
-    except OSError:
-        with suppress(OSError):
-            partial.unlink()
-        return False
-    return True
 
 
 class MissingJava(Exception):
@@ -165,4 +151,9 @@ def _placed(path: Path, text: str) -> bool:
             return True
     except OSError:
         pass
-    return put(path, text, 0o755) and os.access(path, os.X_OK)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, text, 0o755)
+    except OSError:
+        return False
+    return os.access(path, os.X_OK)

@@ -10,7 +10,7 @@ from stomprelay.relay.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
 from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
-from stomprelay.relay.model.move import COPY, SHADOW, Move
+from stomprelay.relay.model.move import COPY, Mark, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.session import Session, cost
@@ -80,12 +80,15 @@ VOTES: Final = RECEIPTS + b"vote-"
 
 @dataclass(slots=True, eq=False, repr=False)
 class Dispatch:
-    """Sends each frame of a client to the members that it is for, and opens a confirmation for each receipt."""
+    """Sends each frame of a client to the members that it is for, and opens a confirmation for each receipt. `number`:
+    that of the frame, counted from CONNECT, which is 0. The caller must set it before `send`.
+    """
 
     _session: Session
     _outbox: Outbox
     _router: Router
     _confirmations: Confirmations[Member]
+    number: int = 0
     _copies: int = 0
     _asked: int = 0
     _memo: tuple[bytes, Member] | None = None
@@ -185,8 +188,8 @@ class Dispatch:
             if placement is not None and member not in placement.copies:
                 member.compose(BEGIN, placement.headers)
                 placement.copies.append(member)
-            self._copies += 1
-            mark = b"%b%b%d" % (self._session.name, SHADOW, self._copies)
+            body = memoryview(frame.data)[frame.body : frame.end]
+            mark = Mark.of(self._session.name, self.number, body).value
             lines = _ASKING.sub(b"", frame.data[frame.head - 1 : frame.body])
             member.send(frame.with_lines(lines).with_header(COPY, mark))
             move.copied += 1
@@ -200,6 +203,7 @@ class Dispatch:
         id = self._header(frame, ID)
         if id is not None and not {*self._subscribed.get(id, way.subscribed)} & {*way.subscribed}:
             raise ProtocolError("SUBSCRIBE repeats the id of an open subscription", receipt=receipt)
+        self._expect(way.subscribed, id or b"")
         self._tell_each(way.subscribed, frame, receipt)
         if id is not None and self._router.forks:
             self._subscribed[id] = way.subscribed
@@ -228,10 +232,16 @@ class Dispatch:
         """Send a frame in the client's name. If that fails, the session does without the target."""
         try:
             for member in target.live:
-                member.ended -= {value for name, value in headers if command is SUBSCRIBE and name == ID}
                 member.compose(command, headers)
         except StompError as error:
             self._router.fault(target, error.message)
+
+    @staticmethod
+    def _expect(targets: Iterable[Target], id: bytes) -> None:
+        """A subscription with this id is about to be made at these targets: its MESSAGEs are not late."""
+        for target in targets:
+            for member in target.live:
+                member.ended.pop(id, None)
 
     def _placed_at(self, id: bytes | None, destination: bytes) -> Iterator[tuple[Target, Subscription]]:
         """Yield the targets with an open subscription of this id, or (None) to this destination without an id."""
@@ -268,13 +278,16 @@ class Dispatch:
             subscription, there = places[0][1], [target for target, _ in places]
             wanted = self._router.way(subscription.destination).subscribed
             headers = [each for each in subscription.headers if each[0] != RECEIPT_HEADER]
-            for target in wanted:
-                if target not in there:
-                    self._compose(target, SUBSCRIBE, headers)
-            ended = [self._end(*each) for each in places if each[0] not in wanted]
-            done = done and all(ended)
+            missing = [each for each in wanted if each not in there]
+            ready = not any(member.ending for target in missing for member in target.live)
+            self._expect(missing if ready else (), subscription.id)
+            for target in missing if ready else ():
+                self._compose(target, SUBSCRIBE, headers)
+            ended = [ready and self._end(*each) for each in places if each[0] not in wanted]
+            done = done and ready and all(ended)
             if subscription.named:
-                self._subscribed[subscription.id] = wanted if all(ended) else (*wanted, *there)
+                now = [*wanted] * ready + there * (not (ready and all(ended)))
+                self._subscribed[subscription.id] = tuple(dict.fromkeys(now))
         return done
 
     def _end(self, target: Target, subscription: Subscription) -> bool:
@@ -289,9 +302,11 @@ class Dispatch:
             if member.session.transactions or member.session.ledger.owes(found):
                 return False
         header = (DESTINATION, subscription.destination) if id is None else (ID, id)
-        self._compose(target, UNSUBSCRIBE, [header])
-        for member, found in own:
-            member.ended |= {found.id}
+        try:
+            for member, found in own:
+                member.end(found, header)
+        except StompError as error:
+            self._router.fault(target, error.message)
         return True
 
     def uses(self, target: Target) -> bool:

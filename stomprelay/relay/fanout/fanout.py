@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
 from itertools import islice
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Literal
 
-from stomprelay.relay.bridge import ACKNOWLEDGED, Tracer
+from stomprelay.relay.bridge import Tracer, acknowledgement
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted
+from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, given_up, outvoted, words
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import OTHERS, Member, Router, Target
@@ -15,6 +15,7 @@ from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import (
     DISCONNECTING,
     GOODBYE,
+    Denied,
     DisconnectState,
     Link,
     broker_lost,
@@ -29,25 +30,18 @@ from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.errors import Refused, StompError
-from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (
-    ACK,
-    ACK_HEADER,
     DESTINATION,
     DISCONNECT,
     ERROR,
-    ID,
     MESSAGE,
-    MESSAGE_HEADER,
     RECEIPT,
     RECEIPT_HEADER,
     RECEIPT_ID,
     SUBSCRIPTION,
 )
 from stomprelay.wire.run import Run
-
-_SHOWN: Final = 200
-"""How many bytes of an ERROR's message are quoted."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -190,7 +184,7 @@ class Fanout:
         leaves = self._client.gone or self.disconnect is not DisconnectState.NONE
         if self._router.behind and not leaves:
             self._follow(now)
-        count = 0
+        count, before = 0, self._session.client_frames
         frames = self._client.decoder.frames()
         if self.guard.active:
             frames = self.guard.judged(frames, self._client.dialect)
@@ -206,6 +200,7 @@ class Fanout:
                     self._frame = frame.wire
                     self._begin_disconnect(self.disconnect_receipt)
                     break
+                self._dispatch.number = before + self.guard.taken + count
                 self._dispatch.send(frame)
         finally:
             self._session.client_sent(count)
@@ -265,7 +260,7 @@ class Fanout:
             if frame.command is MESSAGE:
                 if self._ends or (member.ended and self._is_late(member, frame)):
                     return NOTHING
-                if target.new and self._is_copy(member, frame, now):
+                if target.new and self._is_copy(member, frame):
                     return NOTHING
                 if self._router.phases:
                     self._note_reply(target, member, frame)
@@ -298,6 +293,8 @@ class Fanout:
             data = joiner.take(trails=leg.decoder.trails)
             if data:
                 self._outbox.send(self._client, data, now)
+            if (own := session.take_own()) and leg.state is LegState.CONNECTED:
+                self._outbox.send(leg, own, now)
             self._quorum.confirmed_late(member, now)
 
     @staticmethod
@@ -307,7 +304,7 @@ class Fanout:
         found = member.session.subscriptions.delivered(id, b"") if id in member.ended else None
         return found is not None and found.ack != AUTO
 
-    def _is_copy(self, member: Member, frame: Frame, now: float) -> bool:
+    def _is_copy(self, member: Member, frame: Frame) -> bool:
         """Return whether a MESSAGE is the copy of a SEND whose original went to OLD, so that it is not for the client.
         If the broker awaits an ACK, it gets one.
         """
@@ -326,11 +323,7 @@ class Fanout:
             return True
         if session.ledger.owes(subscription):
             return False  # its ACK could cover what the client has not acknowledged; it is marked
-        headers = [
-            (name, frame.header(ACK_HEADER if name == ID else name, leg.dialect) or b"")
-            for name in ACKNOWLEDGED[leg.dialect.delivery]
-        ]
-        self._outbox.send(leg, compose(ACK, headers, leg.dialect), now)
+        session.own += acknowledgement(frame, leg.dialect)
         return True
 
     def _note_reply(self, target: Target, member: Member, frame: Frame) -> None:
@@ -347,6 +340,7 @@ class Fanout:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
         if receipt is None:
             return not target.fans
+        member.answered(receipt)
         if member.resender.advances(receipt):
             member.faults = 0
         member.erred = False
@@ -371,7 +365,8 @@ class Fanout:
             counters["errors_withheld"] += 1  # the client did not end what it is about
             return False
         member.resender.refused(receipt)
-        text = (frame.header(MESSAGE_HEADER, leg.dialect) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
+        member.answered(receipt or b"")
+        text = words(frame, leg.dialect)
         reason = f"it answered ERROR: {text}" if text else "it answered ERROR"
         self._router.fault(target, reason)
         if target.optional and self._left_out(target, reason, now):
@@ -464,19 +459,20 @@ class Fanout:
         self._quorum.give_up(target, member, link.reason, now)
         self._go_on(now)
 
-    def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
+    def denied(self, link: Link, error: Denied, now: float) -> bytes | None:
         """Return the ERROR with which a broker refused CONNECT, or None if others are enough. May raise `Refused`."""
         target, member = self._places[link]
-        if self._left_out(target, "it answered CONNECT with ERROR", now):
+        reason = f"it {error.reason}"
+        if self._left_out(target, reason, now):
             self._go_on(now)
             return None
         try:
-            self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
+            self._quorum.give_up(target, member, reason, now)
             self._go_on(now)
         except StompError:
             if self.flowing and target.fans:
                 raise
-            return error
+            return error.wire
         return None
 
     def waits(self, link: Link) -> bool:
@@ -575,7 +571,8 @@ class Fanout:
             if self._asked is not None and there and not target.spare:
                 self._awaited += 1
                 owing = [each for each in there if confirmations.owing(each) or each.holds]
-                confirmations.ask(Confirmation(self._asked, there, min(target.quorum, len(there)), owing))
+                enough, hidden = min(target.quorum, len(there)), self._is_ours(self._asked)
+                confirmations.ask(Confirmation(self._asked, there, enough, owing, hidden=hidden))
 
     def _disconnect_from(self, member: Member, now: float) -> None:
         if self._frame:

@@ -190,6 +190,8 @@ class Quorum:
         confirmations that are decided now; call `announce` with them.
         """
         receipts, release = member.resender.unconfirmed.take_given(), self.confirmations.release
+        for receipt in receipts:
+            member.answered(receipt)
         return [decided for receipt in receipts for decided in release(member, receipt)]
 
     def confirmed_late(self, member: Member, now: float) -> None:

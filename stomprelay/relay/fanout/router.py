@@ -15,10 +15,19 @@ from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
 from stomprelay.session.delivery import THING, Delivery
 from stomprelay.session.leg import LegState
 from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.dialect import DeliveryNaming, Headers
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import Frame, compose
-from stomprelay.wire.names import ID, MESSAGE_ID, SEND, SUBSCRIPTION, TRANSACTION
+from stomprelay.wire.names import (
+    ID,
+    MESSAGE_ID,
+    RECEIPT_HEADER,
+    SEND,
+    SUBSCRIPTION,
+    TRANSACTION,
+    UNSUBSCRIBE,
+)
 
 TOPICS: Final = (b"/topic/", b"/temp-topic/", b"/exchange/", b"topic://", b"jms.topic.")
 """The beginnings of destinations that are not queues. Each is used by one product or another."""
@@ -49,10 +58,11 @@ class Member:
     broker is lost, the resender keeps these frames.
 
     `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `ended`: ids of
-    subscriptions that a move ended. `erred`: the group's last frame was an ERROR that answers no request. `faults`: the
-    broker's errors since it last confirmed something. `given_up`: the group is left out for the rest of the session.
-    `reason`: what went wrong last, in words for a client. `short`: the group missed SENDs while it was `full`. `sole`:
-    since it was last `safe`, it was sent SENDs that no other group has.
+    subscriptions that a move ended, each with the receipt that confirms it, or b"" if this came. `erred`: the group's
+    last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed something.
+    `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words for a
+    client. `short`: the group missed SENDs while it was `full`. `sole`: since it was last `safe`, it was sent SENDs
+    that no other group has.
     """
 
     link: Link
@@ -61,7 +71,7 @@ class Member:
     session: Session = field(init=False)
     blocked: bool = False
     disconnecting: bool = False
-    ended: frozenset[bytes] = frozenset()
+    ended: dict[bytes, bytes] = field(default_factory=dict)
     erred: bool = False
     faults: int = 0
     given_up: bool = False
@@ -179,6 +189,21 @@ class Member:
         for frame in self.resender.offline.read(compose(command, headers, self.session.dialect)):
             self.send(frame)
 
+    def end(self, subscription: Subscription, named: tuple[bytes, bytes]) -> None:
+        """End a subscription of the client, because of a move. Raises as `send` does."""
+        receipt = self.resender.unconfirmed.ask()
+        self.compose(UNSUBSCRIBE, [named, (RECEIPT_HEADER, receipt)])
+        self.ended[subscription.id] = receipt
+
+    def answered(self, receipt: bytes) -> None:
+        """The broker sent this receipt, or an ERROR that names it."""
+        self.ended = {id: each if each != receipt else b"" for id, each in self.ended.items()}
+
+    @property
+    def ending(self) -> bool:
+        """Whether MESSAGEs may come that the broker sent before a subscription ended: then none is made there."""
+        return any(self.ended.values())
+
     def acknowledge(self, ack: CumulativeAck) -> bool:
         """Record a cumulative ACK or NACK of another broker's delivery. Return whether it concerns this broker."""
         if self._waits:
@@ -249,23 +274,16 @@ class Member:
         """There is a new broker: reset everything that belonged to the old one."""
         self._there = True
         self.blocked = self.disconnecting = False
-        self.ended = frozenset()
+        self.ended = {}
 
     def overdue(self, now: float) -> list[StompError]:
         """Refuse what the broker did not confirm in time. Return errors for COMMITs whose outcome is unknown."""
-        return self._unknown(self.resender.review(now), UNCONFIRMED)
-
-    def _unknown(self, doubts: Iterable[bytes | None], *why: str) -> list[StompError]:
-        failures: list[StompError] = []
-        for receipt in doubts:
-            failures.append(unknown_outcome(receipt, *why))
-            if receipt is not None:
-                self.resender.refused(receipt)
-        return failures
+        return [unknown_outcome(receipt, UNCONFIRMED) for receipt in self.resender.review(now)]
 
     def lost(self, now: float) -> list[StompError]:
         """The broker is lost: keep waiting frames for the next one. Return errors for frames that cannot be kept."""
-        failures = self._unknown(self.resender.lost(by=self.link.dropped_by, now=now))
+        doubts = self.resender.lost(by=self.link.dropped_by, now=now)
+        failures: list[StompError] = [unknown_outcome(receipt) for receipt in doubts]
         waiting, self._waiting = self._waiting, deque()
         self._size = 0
         self._there = self.blocked = self.disconnecting = False

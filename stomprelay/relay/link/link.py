@@ -14,7 +14,7 @@ from stomprelay.relay.bridge import (
     credentials,
     profile,
 )
-from stomprelay.relay.effects import Open, Outbox, fault, left, moved, vain
+from stomprelay.relay.effects import Open, Outbox, fault, left, moved, vain, words
 from stomprelay.relay.model.group import Broker, BrokerTally, Group, Reconnect, Sight, spread
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.profile import Profile
@@ -308,6 +308,13 @@ class Accepted(NamedTuple):
     text: str
 
 
+class Denied(NamedTuple):
+    """The ERROR with which a broker refused a session: for the client, and in words for the log and for operators."""
+
+    wire: bytes
+    reason: str
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Handshake:
     """A session asks one broker for CONNECTED.
@@ -419,6 +426,14 @@ class Handshake:
         self.leg = Leg(Side.UPSTREAM, upstream.limits)
         self.ask(now)
         return True
+
+    def denied(self, error: Frame) -> Denied:
+        """Return the ERROR that `read` returned. What it says decides nothing."""
+        upstream, client = self._link.upstream, self._offer.credentials
+        sent = (client, upstream.credentials, credentials(upstream, self.broker, client))
+        secrets = [*self._offer.secrets, *[each.passcode or b"" for each in sent if each is not None]]
+        text = words(error, self.leg.dialect, secrets)
+        return Denied(error.wire, f"answered CONNECT with ERROR{text and ': '}{text}")
 
     def drop(self) -> None:
         """Close the connection to the broker, if there is one, because the session does not need it."""
@@ -716,8 +731,8 @@ class Link:
         else:
             self._outbox.put(Close(leg, How.ABORT))
 
-    def answered(self, data: bytes, now: float) -> Accepted | bytes | None:
-        """Read what the asked broker sent. Return its acceptance, or the ERROR frame for the client; None while the
+    def answered(self, data: bytes, now: float) -> Accepted | Denied | None:
+        """Read what the asked broker sent. Return its acceptance, or the ERROR for the client; None while the
         search goes on. Raises `StompError` for bytes that are not STOMP.
         """
         handshake = self.state
@@ -734,7 +749,7 @@ class Link:
             self.refused("it answered CONNECT with an ERROR: unavailable", now, STRANGE)
             return None
         self._undecided(handshake)
-        return answer.wire
+        return handshake.denied(answer)
 
     def _accepted(self, handshake: Handshake, accepted: Accepted, now: float) -> None:
         leg, broker, bridges, product = handshake.leg, handshake.broker, accepted.bridges, accepted.product
@@ -1028,7 +1043,7 @@ class Link:
             if isinstance(answer, Accepted):
                 self.following.broker.health.answered()
             elif answer is not None:
-                self.next_refused("answered CONNECT with an ERROR", now, alive=True)
+                self.next_refused(self.following.denied(answer).reason, now, alive=True)
         except StompError as error:
             self.next_refused(f"answered CONNECT with what is not STOMP: {error.message}", now)
         self._look_again()

@@ -9,7 +9,7 @@ from math import inf
 from typing import Final
 
 from stomprelay.relay.bridge import asked, credentials, profile
-from stomprelay.relay.effects import Effect, Open, Outbox
+from stomprelay.relay.effects import Effect, Open, Outbox, words
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
@@ -23,7 +23,6 @@ from stomprelay.wire.names import (
     DESTINATION,
     DISCONNECT,
     ERROR,
-    MESSAGE_HEADER,
     RECEIPT,
     RECEIPT_HEADER,
     RECEIPT_ID,
@@ -32,8 +31,6 @@ from stomprelay.wire.names import (
 
 _OFFER: Final = Offer([], frozenset(), None)
 _ASKED: Final = b"probe"
-_SHOWN: Final = 200
-"""How many bytes of a broker's ERROR the log gets."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -135,9 +132,7 @@ class Probe:
         elif self.leg.state is LegState.OPENING:
             self._deny(frame, now)
         elif frame.command is ERROR:
-            # The log gets the broker's `message` header as it stands on its line, and never a body.
-            text = (frame.raw(MESSAGE_HEADER) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
-            self._fail(f"it refused a message: {text}", now)
+            self._fail(f"it refused a message: {words(frame, self.leg.dialect)}", now)
         elif frame.command is RECEIPT and frame.header(RECEIPT_ID, self.leg.dialect) == _ASKED:
             self._succeed()
 
@@ -148,7 +143,11 @@ class Probe:
         if destination is None:
             self._succeed()
             return
-        head = self.leg.dialect.write([(DESTINATION, destination.encode()), (RECEIPT_HEADER, _ASKED)])
+        place, spoken = destination.encode(), self._upstream.map.at(product.name)
+        added = (
+            () if spoken is None else spoken.added(SEND, place)
+        )  # without them Artemis drops what nobody reads
+        head = self.leg.dialect.write([*added, (DESTINATION, place), (RECEIPT_HEADER, _ASKED)])
         self._outbox.put(Send(self.leg, b"%b\n%b\n\0" % (SEND, head)))
 
     def _deny(self, frame: Frame, now: float) -> None:

@@ -48,6 +48,7 @@ COUNTERS: Final = {
     "loss_value": "header values changed because the other version cannot express them",
     "loss_name": "headers left out because the other version cannot express their name",
     "loss_reserved": "headers of publishers removed because only a broker may set them",
+    "messages_filtered": "MESSAGEs that clients were not sent because the relay applies their selectors",
     "selector_ignored": "SUBSCRIBEs with a selector toward a broker that ignores selectors",
 }
 

@@ -25,6 +25,7 @@ class Unit(Enum):
     TYPED = "a selector that compares text with numbers only behind CONVERSION"
 
 
+SELECTORS: Final = "selectors"
 CONVERSION: Final = b"convert_string_expressions:"
 """Begins a selector that compares text with numbers."""
 
@@ -41,13 +42,15 @@ class Said(NamedTuple):
 
 class Feature(NamedTuple):
     """What clients use by a header of `commands`. `said`: the header, by product; a product that is missing has no such
-    feature. `why`: what happens at such a product if the client is not refused.
+    feature. `why`: what happens at such a product if the client is not refused. `values`: the values with which clients
+    use it; None: with all.
     """
 
     name: str
     commands: tuple[bytes, ...]
     said: dict[str, Said]
     why: str = ""
+    values: re.Pattern[bytes] | None = None
 
 
 def _feature(
@@ -57,9 +60,11 @@ def _feature(
     artemis: Said | None,
     rabbitmq: Said | None,
     why: str = "",
+    values: re.Pattern[bytes] | None = None,
 ) -> Feature:
     columns = zip(PRODUCTS, (activemq, artemis, rabbitmq), strict=True)
-    return Feature(name, commands, {product: each for product, each in columns if each is not None}, why)
+    said = {product: each for product, each in columns if each is not None}
+    return Feature(name, commands, said, why, values)
 
 
 def _ignored(name: str) -> str:
@@ -67,6 +72,8 @@ def _ignored(name: str) -> str:
 
 
 _SUBSCRIBING: Final = SUBSCRIBE, UNSUBSCRIBE
+TRUE: Final = re.compile(rb"(?i:true)")
+"""The values with which a switch is on."""
 
 FEATURES: Final = (
     _feature(
@@ -92,8 +99,28 @@ FEATURES: Final = (
         Said(b"durable-subscription-name"),
         None,
     ),
+    # Artemis knows these names, too.
+    *[
+        _feature(
+            "durable-subscriptions",
+            _SUBSCRIBING,
+            Said(b"activemq.subscriptionName", used=False),
+            Said(each),
+            None,
+        )
+        for each in (b"durable-subscriber-name", b"activemq.subscriptionName")
+    ],
     _feature(
-        "selectors",
+        "no-local",
+        (SUBSCRIBE,),
+        Said(b"activemq.noLocal", used=False),
+        Said(b"activemq.noLocal"),
+        None,
+        "clients read what they send",
+        TRUE,
+    ),
+    _feature(
+        SELECTORS,
         (SUBSCRIBE,),
         Said(b"selector", Unit.CONVERTING),
         Said(b"selector", Unit.TYPED),
@@ -134,6 +161,7 @@ FEATURES: Final = (
         Said(b"no-local"),
         None,
         "clients read what they send",
+        TRUE,
     ),
     _feature(
         "consumer-priority",
@@ -150,11 +178,27 @@ FEATURES: Final = (
         None,
         None,
         "several consumers get messages",
+        TRUE,
     ),
     _feature(
-        "retroactive", (SUBSCRIBE,), Said(b"activemq.retroactive"), None, None, "earlier messages do not come"
+        "retroactive",
+        (SUBSCRIBE,),
+        Said(b"activemq.retroactive"),
+        None,
+        None,
+        "earlier messages do not come",
+        TRUE,
     ),
-    _feature("browsers", (SUBSCRIBE,), Said(b"browser"), None, None, "the messages are consumed"),
+    _feature("browsers", (SUBSCRIBE,), Said(b"browser"), None, None, "the messages are consumed", TRUE),
+    _feature(
+        "transformations",
+        (SEND, SUBSCRIBE),
+        Said(b"transformation"),
+        None,
+        None,
+        "bodies come as they were sent",
+        re.compile(rb"jms-.+"),
+    ),
     _feature(
         "transactional-acks",
         (ACK, NACK),
@@ -171,16 +215,18 @@ FEATURES: Final = (
             None,
             Said(each),
             "the queue has the broker's settings",
+            values,
         )
-        for each in (
-            b"x-message-ttl",
-            b"x-expires",
-            b"x-max-length",
-            b"x-max-length-bytes",
-            b"x-max-priority",
-            b"x-dead-letter-exchange",
-            b"x-dead-letter-routing-key",
-            b"exclusive",
+        for each, values in (
+            (b"x-message-ttl", None),
+            (b"x-expires", None),
+            (b"x-max-length", None),
+            (b"x-max-length-bytes", None),
+            (b"x-max-priority", None),
+            (b"x-dead-letter-exchange", None),
+            (b"x-dead-letter-routing-key", None),
+            (b"x-queue-type", re.compile(rb"stream")),
+            (b"exclusive", TRUE),
         )
     ],
     _feature(
@@ -219,6 +265,33 @@ PLACES: Final = (
         (ARTEMIS, RABBITMQ),
         "the list is taken for one name",
     ),
+    Place(
+        "destination-options",
+        (SEND, SUBSCRIBE),
+        ACTIVEMQ,
+        re.compile(rb"[^?]+\?.+", re.DOTALL),
+        (ARTEMIS, RABBITMQ),
+        "the options are taken for a part of the name",
+    ),
+    Place(
+        "advisories",
+        (SUBSCRIBE,),
+        ACTIVEMQ,
+        re.compile(rb"/topic/ActiveMQ\.Advisory\..+", re.DOTALL),
+        (ARTEMIS, RABBITMQ),
+        "the broker tells nothing of what happens in it",
+    ),
+    *[
+        Place(
+            "reserved-names",
+            (SEND, SUBSCRIBE),
+            product,
+            re.compile(rb"(?:/queue/)?amq\..+", re.DOTALL),
+            (RABBITMQ,),
+            "the broker closes the connection",
+        )
+        for product in (ACTIVEMQ, ARTEMIS)
+    ],
     Place(
         "virtual-topics",
         (SUBSCRIBE,),

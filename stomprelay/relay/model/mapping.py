@@ -5,6 +5,7 @@ not use there.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import translate
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
@@ -17,12 +18,15 @@ from stomprelay.relay.model.features import (
     PLACES,
     PRODUCTS,
     RABBITMQ,
+    SELECTORS,
+    TRUE,
     Unit,
     ready_names,
 )
 from stomprelay.relay.model.names import LONGEST, NO_NAMES, NameMap, NameRow, Pattern
+from stomprelay.relay.model.selector import First, selector
 from stomprelay.session.session import Session
-from stomprelay.session.subscriptions import AUTO, CUMULATIVE
+from stomprelay.session.subscriptions import AUTO, CUMULATIVE, Subscription
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import (
     ACK,
@@ -31,6 +35,7 @@ from stomprelay.wire.names import (
     DESTINATION,
     MESSAGE,
     NACK,
+    SELECTOR,
     SEND,
     SUBSCRIBE,
     UNSUBSCRIBE,
@@ -43,8 +48,6 @@ PLACING: Final = frozenset({SEND, SUBSCRIBE, UNSUBSCRIBE, MESSAGE})
 MAPPED: Final = PLACING | {ACK, NACK}
 """The commands of frames that a map may change."""
 
-First = Callable[[bytes], bytes | None]
-"""A function that returns the first value of a header, decoded; None without this header."""
 Value = Callable[[bytes, "BrokerMap", Session], bytes | None]
 """A function that returns the other side's value of a header; None: the header is left out."""
 
@@ -191,9 +194,13 @@ class Private(NamedTuple):
 
 _QUEUE: Final = b"/queue/"
 _OWN: Final = b"relay-temp."
-"""Begins the names of private queues, behind the prefix; then come the session, a full stop, and the client's name."""
-_TEMPORARY: Final = re.compile(rb"/temp-(?:queue|topic)/(.+)", re.DOTALL)
+"""Begins the names of private queues, behind the prefix; then come the session, one of `_KINDS`, the client's name."""
+_KINDS: Final = {b".": b"queue", b"-": b"topic"}
+_TEMPORARY: Final = re.compile(rb"/temp-(queue|topic)/(.+)", re.DOTALL)
 _FOREIGN: Final = re.compile(rb"/(?:queue|amq/queue|reply-queue)/relay-temp\.(.+)", re.DOTALL)
+
+_REPLIED: Final = re.compile(rb"/reply-queue/((?!amq\.).+)", re.DOTALL)
+"""How RABBITMQ gives back a `reply-to` without a prefix. Names that begin with amq. are its own."""
 
 PRIVATE: Final = {
     ACTIVEMQ: Private(_QUEUE, _QUEUE),
@@ -213,8 +220,9 @@ class BrokerMap:
     cumulative ACK means other messages than at `clients`, if a client has several such subscriptions. `message_size`:
     how many bytes a message has, where one product counts messages and the other bytes; None: it is not known.
     `stripped`: headers that MESSAGEs lose, because the relay added them to SENDs. `sender_id`: the header in which
-    MESSAGEs have the trace of their SEND; None: they have none. `durable`: the header that names a durable
-    subscription, if the broker needs a queue of its own for it.
+    MESSAGEs have the trace of their SEND; None: they have none. `durable`: the headers that name a durable
+    subscription, if the broker needs a queue of its own for it. `filter`: the clients' destinations whose selectors the
+    relay applies; None: it applies none.
     """
 
     product: str
@@ -231,7 +239,8 @@ class BrokerMap:
     message_size: int | None = None
     stripped: tuple[bytes, ...] = ()
     sender_id: bytes | None = None
-    durable: bytes | None = None
+    durable: tuple[bytes, ...] = ()
+    filter: re.Pattern[bytes] | None = None
 
     # Names
 
@@ -242,7 +251,8 @@ class BrokerMap:
             prefix = private.reads if command in _SUBSCRIBING else private.sends
             own = _TEMPORARY.fullmatch(name)
             if own is not None:
-                return b"%b%b%b.%b" % (prefix, _OWN, session.name, own[1])
+                mark = b"." if own[1] == b"queue" else b"-"
+                return b"%b%b%b%b%b" % (prefix, _OWN, session.name, mark, own[2])
             if _OWN in name and command is SUBSCRIBE:
                 raise Refused("a private queue is read by its owner only", "it is", quoted=name)
             if name.startswith(_QUEUE + _OWN):
@@ -254,12 +264,15 @@ class BrokerMap:
         if self.private is not None:
             found = _FOREIGN.fullmatch(name)
             if found is not None:
-                owner = session.name + b"."
-                own = found[1].startswith(owner)
-                return (
-                    b"/temp-queue/" + found[1][len(owner) :] if own else b"%b%b%b" % (_QUEUE, _OWN, found[1])
+                length = len(session.name)
+                kind = (
+                    _KINDS.get(found[1][length : length + 1]) if found[1].startswith(session.name) else None
                 )
-        return self.names.to_client(name)
+                if kind is None:
+                    return b"%b%b%b" % (_QUEUE, _OWN, found[1])
+                return b"/temp-%b/%b" % (kind, found[1][length + 1 :])
+        found = _REPLIED.fullmatch(name) if self.clients not in (None, RABBITMQ) else None
+        return self.names.to_client(name) if found is None else found[1]
 
     def own(self, name: bytes) -> bool:
         """Whether the other side's name depends on the session."""
@@ -282,6 +295,11 @@ class BrokerMap:
     def subscribes(self, name: bytes) -> bool:
         """Whether SUBSCRIBE to a client's destination is said otherwise."""
         return any(row.client.read(name) is not None for row in self.subscribed)
+
+    @property
+    def identifies(self) -> bool:
+        """Whether the broker needs an id of each subscription, also in STOMP 1.0: a durable one must have it."""
+        return self.product == RABBITMQ and self.clients is not None
 
     @property
     def changes(self) -> bool:
@@ -344,6 +362,7 @@ class BrokerMap:
         if place is not None and not (command is SUBSCRIBE and self.subscribes(place)):
             add += [each for each in self.added(command, place) if first(each[0]) is None]
         if command is SUBSCRIBE:
+            self._selector(place, first(SELECTOR))
             self._judge_acks(first(ACK_HEADER), session, known=known)
             if self.private is not None and place is not None and _TEMPORARY.fullmatch(place):
                 add += self.private.headers
@@ -354,9 +373,24 @@ class BrokerMap:
                 add.append((DESTINATION, row.broker.said(values)))
                 if command is SUBSCRIBE:
                     add += [(name, pattern.said(values)) for name, pattern in row.headers]
-        if command in _SUBSCRIBING and self.durable is not None:
-            self._durable(self.durable, drop, add, first, session)
+        for header in self.durable if command in _SUBSCRIBING else ():
+            self._durable(header, drop, add, first, session)
         return Change(tuple(drop), tuple(add))
+
+    def applies(self, place: bytes) -> bool:
+        """Whether the relay applies the selectors of subscriptions to a client's destination."""
+        return self.filter is not None and self.filter.fullmatch(place) is not None
+
+    def _selector(self, place: bytes | None, said: bytes | None) -> Callable[[First], bool] | None:
+        """Return the test of a selector that the relay applies. Raises `Refused` for one that it cannot apply."""
+        if said is None or not self.applies(place or b""):
+            return None
+        return selector(said, self.clients or "")
+
+    def wanted(self, subscription: Subscription, first: First) -> bool:
+        """Return whether the client wants a MESSAGE with these headers, which are said as it knows them."""
+        test = self._selector(subscription.destination, subscription.selector)
+        return test is None or test(first)
 
     def change_back(self, first: First, session: Session) -> Change:
         """Return what becomes of a broker's MESSAGE, without the names of places."""
@@ -385,7 +419,7 @@ class BrokerMap:
             raise Refused(
                 "NACK is not possible at this broker", "it would refuse other messages with ack:client"
             )
-        if self.clients == RABBITMQ and first(_REQUEUE) == b"false" and wanted == REFUSE:
+        if self.clients == RABBITMQ and first(_REQUEUE) in _NOT_AGAIN and wanted == REFUSE:
             wanted = DEAD_LETTER
         command = NACKS[self.product].get(wanted or REFUSE)
         if command is None:
@@ -425,6 +459,7 @@ class BrokerMap:
 
 REFUSE, REQUEUE, DEAD_LETTER, DISCARD = NACKING = "refuse", "requeue", "dead-letter", "discard"
 _REQUEUE: Final = b"requeue"
+_NOT_AGAIN: Final = b"false", b"False"
 _SUBSCRIBING: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 _DOES: Final = {None: "refuse", ACTIVEMQ: "put aside", ARTEMIS: "drop", RABBITMQ: "give back"}
 """What a NACK does to a message, in the words of the ERROR."""
@@ -441,7 +476,11 @@ _UNENDED: Final = {
     (ACTIVEMQ, RABBITMQ): "the broker ends a durable subscription only together with its consumer",
 }
 """Why clients of a product cannot end a durable subscription at a broker, by both products."""
-_DURABLE: Final = {ACTIVEMQ: b"activemq.subscriptionName", ARTEMIS: b"durable-subscription-name"}
+_ACTIVEMQS: Final = b"activemq.subscriptionName"
+_DURABLE: Final[dict[str | None, tuple[bytes, ...]]] = {
+    ACTIVEMQ: (_ACTIVEMQS,),
+    ARTEMIS: (b"durable-subscription-name", b"durable-subscriber-name", _ACTIVEMQS),
+}
 
 _CONSUMER: Final = Pattern("/queue/Consumer.{consumer}.VirtualTopic.{topic}")
 _TOPIC: Final = Pattern("/topic/VirtualTopic.{topic}")
@@ -467,18 +506,16 @@ _VIRTUAL: Final = {
 
 
 _ROUTE: Final = b"destination-type"
-_ROUTED: Final[dict[str | None, tuple[bytes, bytes]]] = {
-    None: (rb"/(?:queue|temp-queue)/.+", rb"/(?:topic|temp-topic)/.+"),
-    # A name without a prefix is a queue.
-    **dict.fromkeys((ACTIVEMQ, RABBITMQ), (rb"(?!/(?:temp-)?topic/).+", rb"/(?:topic|temp-topic)/.+")),
-}
 
 
-def _routing(clients: str | None) -> tuple[Addition, ...]:
+def _routing(clients: str | None, *, private: bool) -> tuple[Addition, ...]:
     """Return the headers with which Artemis routes by prefix. Without them it sends a message of a queue to every
-    consumer, and drops it if there is none.
+    consumer, and drops it if there is none. `private`: the relay makes queues of all temporary places.
     """
-    queues, topics = _ROUTED.get(clients, _ROUTED[None])
+    topics = rb"/topic/.+" if private else rb"/(?:temp-)?topic/.+"
+    # For clients of these a name without a prefix is a queue.
+    some = rb"" if clients in (ACTIVEMQ, RABBITMQ) else rb"/(?:temp-)?(?:queue|topic)/"
+    queues = rb"(?!%b)%b.+" % (topics, some)
     return tuple(
         Addition((command,), re.compile(pattern, re.DOTALL), header, value)
         for pattern, value in ((queues, b"ANYCAST"), (topics, b"MULTICAST"))
@@ -492,7 +529,8 @@ class MapSettings:
     map. `names`, `headers`: the user's own rows, which come first; each may be for one product only. `ignore`: the
     features that clients may use although the broker lacks them. `nack`: what a NACK is to do, by product. `temporary`:
     whether the relay makes temporary queues; None: where the broker's product has none as the clients know them.
-    `route`: whether the relay tells Artemis which destinations are queues. `message_size`, `sender_id`: see
+    `filter`: globs of the destinations whose selectors the relay applies where the broker has none. `route`: whether
+    the relay tells Artemis which destinations are queues. `message_size`, `sender_id`: see
     `BrokerMap`. `hosts`: the `host` of CONNECT by the broker's URI, in place of the upstream's.
     """
 
@@ -500,6 +538,7 @@ class MapSettings:
     names: tuple[NameRow, ...] = ()
     headers: tuple[HeaderRow | Addition, ...] = ()
     ignore: frozenset[str] = frozenset()
+    filter: tuple[str, ...] = ()
     nack: Mapping[str, str] = field(default_factory=dict)
     temporary: bool | None = None
     route: bool = True
@@ -524,8 +563,11 @@ class MapSettings:
         routed = [_ROUTE] if product == ARTEMIS and clients is not None else []
         lacks: list[Lack] = []
         temporary = self.temporary
+        filtered = None
+        if self.filter and clients in _SELECTING and product not in _SELECTING:
+            filtered = re.compile(b"|".join([translate(each).encode() for each in self.filter]))
         if clients is not None:
-            ready, lacks = _rows(clients, product, self.ignore)
+            ready, lacks = _rows(clients, product, self.ignore, filtered)
             changed += ready
             names += ready_names(clients, product)
         if temporary is None:
@@ -536,7 +578,7 @@ class MapSettings:
             NameMap(tuple(names)),
             tuple(changed),
             tuple(_reversed(changed)),
-            (*added, *(_routing(clients) if product == ARTEMIS and self.route else ())),
+            (*added, *(_routing(clients, private=temporary) if product == ARTEMIS and self.route else ())),
             tuple(lacks),
             self.nack.get(product) or (clients and _EXACT.get((clients, product), REFUSE)),
             PRIVATE.get(product) if temporary else None,
@@ -545,12 +587,19 @@ class MapSettings:
             self.message_size,
             tuple(dict.fromkeys([*[each.name for each in added], *routed])),
             self.sender_id,
-            _DURABLE.get(clients or "") if product == RABBITMQ and DURABLE not in self.ignore else None,
+            _DURABLE.get(clients, ()) if product == RABBITMQ and DURABLE not in self.ignore else (),
+            filtered,
         )
 
 
-def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[HeaderRow], list[Lack]]:
-    """Return the headers that a product says otherwise, and what it lacks."""
+_SELECTING: Final = next(each.said for each in FEATURES if each.name == SELECTORS)
+"""The products that apply selectors."""
+
+
+def _rows(
+    clients: str, product: str, ignore: frozenset[str], filtered: re.Pattern[bytes] | None
+) -> tuple[list[HeaderRow], list[Lack]]:
+    """Return the headers that a product says otherwise, and what it lacks. `filtered`: see `BrokerMap.filter`."""
     rows, lacks = [], []
     for feature in FEATURES:
         ours, theirs = feature.said.get(clients), feature.said.get(product)
@@ -560,13 +609,18 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
             value = VALUES.get((ours.unit, theirs.unit), _same)
             if ours.name != theirs.name or value is not _same:
                 rows.append(HeaderRow(feature.commands, ours.name, theirs.name, value))
-        elif feature.name in ignore:
+            continue
+        applied = filtered if feature.name == SELECTORS else None
+        if feature.name in ignore or applied is not None:
             rows.append(HeaderRow(feature.commands, ours.name, ours.name, LEFT_OUT))
-        elif feature.name != DURABLE:
-            lacks.append(Lack(feature.commands, feature.name, feature.why, ours.name))
+        if feature.name not in ignore and feature.name != DURABLE:
+            others = applied and re.compile(rb"(?!%b).*" % applied.pattern, re.DOTALL)
+            lacks.append(Lack(feature.commands, feature.name, feature.why, ours.name, others, feature.values))
     if clients == RABBITMQ and DURABLE not in ignore:
         why = "the broker knows a subscription by client-id and name"
-        lacks.append(Lack((SUBSCRIBE,), DURABLE, why, b"durable", _TOPICS))
+        lacks += [
+            Lack((SUBSCRIBE,), DURABLE, why, each, _TOPICS, TRUE) for each in (b"durable", b"persistent")
+        ]
     if clients == RABBITMQ and SUBSCRIBED not in ignore:
         why = "the broker delivers replies to subscribers alone"
         lacks.append(Lack((SEND,), SUBSCRIBED, why, PLACED[1], values=_TEMPORARY))
@@ -574,7 +628,8 @@ def _rows(clients: str, product: str, ignore: frozenset[str]) -> tuple[list[Head
         why = "the broker would drop the frame, because it does not know the form of reply-to"
         lacks.append(Lack((SEND,), REPLIES, why, PLACED[1], values=_UNKNOWN_REPLIES))
     if (clients, product) in _UNENDED and DURABLE not in ignore:
-        lacks.append(Lack((UNSUBSCRIBE,), DURABLE, _UNENDED[clients, product], _DURABLE[clients]))
+        why = _UNENDED[clients, product]
+        lacks += [Lack((UNSUBSCRIBE,), DURABLE, why, each) for each in _DURABLE[clients]]
     for place in PLACES:
         if place.product == clients and product in place.lacking and place.name not in ignore:
             lacks.append(Lack(place.commands, place.name, place.why, places=place.pattern))

@@ -1,13 +1,45 @@
 """A move of destinations from one upstream to another, in phases."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
+from zlib import crc32
 
 COPY: Final = b"relay-copy"
 """A header with the same value in all copies of a SEND, so that consumers recognise copies."""
 SHADOW: Final = b"-shadow-"
-"""The middle of the value for what NEW gets in the phase `shadow`, between the session's name and a number."""
+"""What is in the value of `relay-copy` of each copy that NEW gets in the phase `shadow`, and of no other message."""
+
+
+class Mark(NamedTuple):
+    """What the value of `relay-copy` says of the SEND that was copied: its `session`, its `number` among the client's
+    frames (as in the journal), and the CRC-32 of its body.
+    """
+
+    session: bytes
+    number: int
+    check: int
+
+    @classmethod
+    def of(cls, session: bytes, number: int, body: bytes | memoryview) -> "Mark":
+        """Return the mark of a SEND."""
+        return cls(session, number, crc32(body))
+
+    @property
+    def value(self) -> bytes:
+        """The mark as the value of a header."""
+        return b"%b%b%d-%08x" % (self.session, SHADOW, self.number, self.check)
+
+    @classmethod
+    def parse(cls, value: bytes) -> "Mark | None":
+        """Return the mark in a value of `relay-copy`; None if that is not of a copy of the phase `shadow`."""
+        session, found, rest = value.rpartition(SHADOW)
+        number, _, check = rest.partition(b"-")
+        try:
+            return cls(session, int(number), int(check, 16)) if found else None
+        except ValueError:
+            return None
 
 
 class Phase(Enum):
@@ -56,7 +88,8 @@ class Move:
     """A move, as all sessions of a process share it. Sessions follow `phase` one by one, each phase in turn.
 
     `since`: when the phase began, in seconds since 1970. `copied`: SENDs that NEW got a copy of in this phase.
-    `failed`: copies that failed, and errors of NEW. `stopped`: why the phase goes wrong; "" if it does not.
+    `failed`: copies that failed, and errors of NEW. `stopped`: why the phase goes wrong; "" if it does not. `announce`
+    is called when a session stops the phase.
     """
 
     name: str
@@ -65,6 +98,7 @@ class Move:
     copied: int = 0
     failed: int = 0
     stopped: str = ""
+    announce: Callable[["Move"], None] | None = None
 
     def enter(self, phase: Phase, since: float) -> None:
         """Begin a phase. Then tell all sessions by the input `Phased`."""
@@ -75,4 +109,7 @@ class Move:
     def fault(self, reason: str, count: int = 1) -> None:
         """Count something that went wrong at NEW. With a reason, the phase is `stopped`; the first reason is kept."""
         self.failed += count
-        self.stopped = self.stopped or reason
+        if reason and not self.stopped:
+            self.stopped = reason
+            if self.announce is not None:
+                self.announce(self)

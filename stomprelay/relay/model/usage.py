@@ -10,8 +10,9 @@ from functools import lru_cache
 from sys import maxsize
 from typing import Final, NamedTuple
 
-from stomprelay.relay.model.features import FEATURES, NACKS, PLACES
-from stomprelay.relay.model.mapping import LEFT_OUT, PLACED, BrokerMap, First, HeaderRow, Lack, MapSettings
+from stomprelay.relay.model.features import FEATURES, NACKS, PLACES, SELECTORS
+from stomprelay.relay.model.mapping import LEFT_OUT, PLACED, BrokerMap, HeaderRow, Lack, MapSettings
+from stomprelay.relay.model.selector import First
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import Subscriptions
 from stomprelay.wire.dialect import V1_2, Headers
@@ -59,7 +60,6 @@ class Finding(NamedTuple):
 CUMULATIVE: Final = "cumulative-acks"
 NAMES: Final = "names"
 NACKING: Final = "nack"
-SELECTORS: Final = "selectors"
 TEMPORARY: Final = "temporary-queues"
 _REQUEUE: Final = b"requeue"
 _ANY: Final = b"1"
@@ -154,7 +154,7 @@ class Judge:
         for lack in self._free.lacks:
             if command in lack.commands and lack.used(first):
                 lacked.add(lack.header)
-                yield self._of_lack(lack, first(DESTINATION) or b"")
+                yield self._of_lack(lack, first)
         for row in self._spoken.rows:
             if command in row.commands and row.name not in lacked and first(row.name) is not None:
                 lacked.add(row.name)
@@ -177,9 +177,21 @@ class Judge:
         names = sorted({*self._settings.ignore, feature})
         return f"ignore = [{', '.join([_quoted(each) for each in names])}]"
 
-    def _of_lack(self, lack: Lack, place: bytes) -> Finding:
-        verdict = Verdict.REFUSED if lack in self._spoken.lacks else Verdict.CHOSEN
-        return Finding(lack.feature, verdict, place, lack.why, self._ignoring(lack.feature))
+    def _of_lack(self, lack: Lack, first: First) -> Finding:
+        place, feature = first(DESTINATION) or b"", lack.feature
+        if feature == SELECTORS:
+            topic = place.startswith(b"/topic/")
+            wanted = "/topic/*" if topic else _shown(place)
+            names = sorted({*self._settings.filter, wanted})
+            setting = f"filter = [{', '.join(map(_quoted, names))}]"
+            if self._spoken.applies(place):
+                if topic:
+                    return Finding(feature, Verdict.MAPPED, place, "the relay applies them")
+                return Finding(feature, Verdict.CHOSEN, place, "what does not match is dropped", setting)
+        refused = any(each.feature == feature and each.used(first) for each in self._spoken.lacks)
+        if not refused or feature != SELECTORS or not topic:
+            setting = self._ignoring(feature)
+        return Finding(feature, Verdict.REFUSED if refused else Verdict.CHOSEN, place, lack.why, setting)
 
     def _of_row(self, row: HeaderRow, command: bytes, first: First, session: Session) -> Finding:
         """Return what becomes of a header that is said otherwise."""

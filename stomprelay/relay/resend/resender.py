@@ -164,6 +164,11 @@ Part = Subscription | Kept | tuple[Transaction, bytes]
 CLOSES: Final = "the broker closed the connection twice when it was sent"
 SILENT: Final = "the broker did not confirm it in time"
 
+CHECKS: Final = 3
+"""How many checks in a row a SEND outlasts before it is refused. The answer to the last one, which is read just then,
+proves that the relay has read all that the broker wrote before.
+"""
+
 
 class NotAccepted(Refused):
     """A SEND that no broker accepts. The client gets the ERROR, and its session goes on. RabbitMQ does not accept what
@@ -708,13 +713,18 @@ class Line:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Check:
-    """Finds out whether the broker has read everything before it. `receipt`: shows that it has. `answered`: it came.
-    `old`: it came before the last `Resender.review`.
+    """Finds out whether the broker has read everything before it. `receipt`: shows that it has. `number`: of the checks
+    of the same SENDs. `answered`: the receipt came.
     """
 
     receipt: bytes
+    number: int = 1
     answered: bool = False
-    old: bool = False
+
+    @property
+    def decides(self) -> bool:
+        """Whether the last check is answered."""
+        return self.answered and self.number == CHECKS
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -768,6 +778,8 @@ class Resender:
         self._caution.answered(receipt)
         if self._check is not None and receipt == self._check.receipt:
             self._check.answered = True
+            if self._check.decides:
+                self.review_at = inf  # `watches` sets it to now
         return self.unconfirmed.received(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
@@ -799,26 +811,29 @@ class Resender:
             return False
         if not self.unconfirmed.size and self.unconfirmed.committing.safe:
             return False
-        self.review_at = now + self.patience / 2
+        decides = self._check is not None and self._check.decides
+        self.review_at = now if decides else now + self.patience / 2
         return True
 
     def review(self, now: float) -> list[bytes | None]:
         """Refuse the SENDs that the broker did not confirm in time, although it has read later frames (`take_refused`).
-        A broker that reads nothing at present has more time. Then `go_on` and `flush`. Return receipts as `lost` does.
+        A broker that reads nothing at present has more time, and one that the relay does not read from. Then `go_on`
+        and `flush`. Return receipts as `lost` does.
         """
         self.review_at = inf
         unconfirmed, sender, check, doubts = self.unconfirmed, self._sender, self._check, []
-        if check is not None and check.old:
-            for kept in unconfirmed.overdue():
-                self._pass_over(kept)
-            doubts = unconfirmed.committing.overdue()
-        if check is not None and not check.old:
-            check.old = check.answered
-        elif sender is not None and sender.leg.state is not LegState.LEAVING and not self.safe:
-            unconfirmed.mark()
-            self._check = Check(sender.check())
-        else:
+        if check is None or check.answered:
+            number = 1 if check is None else check.number + 1
+            if number > CHECKS:
+                number = 1
+                for kept in unconfirmed.overdue():
+                    self._pass_over(kept)
+                doubts = unconfirmed.doubt(unconfirmed.committing.overdue())
             self._check = None
+            if sender is not None and sender.leg.state is not LegState.LEAVING and not self.safe:
+                if number == 1:
+                    unconfirmed.mark()
+                self._check = Check(sender.check(), number)
         self.watches(now)
         return doubts
 

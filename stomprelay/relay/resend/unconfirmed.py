@@ -489,14 +489,20 @@ class Unconfirmed:
         self.aside = _NONE_ASIDE
         if self._rows:
             self._unfold()
-        doubts = self.committing.lost()
+        doubts = self.doubt(self.committing.lost())
         if self.owed_receipts:
             asked = Counter(again)
             asked.update(kept.receipt for kept in self._kept.values())
-            asked.update(each for each in doubts if each is not None)
             for receipt in [*(Counter(self.owed_receipts) - asked).elements()]:
                 self.settle(receipt)
                 self.given.append(receipt)
+        return doubts
+
+    def doubt(self, doubts: list[bytes | None]) -> list[bytes | None]:
+        """Return these receipts, see `Committing.lost`. The client gets an ERROR in their place."""
+        for receipt in doubts:
+            if receipt is not None:
+                self.settle(receipt)
         return doubts
 
     def take(self) -> list[Kept]:

@@ -3,9 +3,10 @@ page. Texts of peers occur only in the values of labels, and are escaped.
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, reduce
 from itertools import accumulate
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ from prometheus_client.utils import floatToGoString
 
 from stomprelay import __version__
 from stomprelay.relay.model.counters import BOUNDS, COUNTERS, NOTHING, PLACES, TIMES, DestinationTally, Time
+from stomprelay.relay.model.move import Phase
 from stomprelay.service.admin.snapshot import (
     SERVES,
     STATES,
@@ -30,6 +32,7 @@ from stomprelay.service.admin.snapshot import (
     merged,
 )
 from stomprelay.service.connection.memory import MemoryRow
+from stomprelay.service.moves import MoveRow
 from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.errors import visible
 
@@ -37,6 +40,12 @@ _BROKERS: Final = {
     "paused": "whether an operator took the broker out of service",
     "sessions": "sessions that the broker serves now",
     "failures": "failures of the broker in a row",
+}
+_FOLLOWING: Final = ("followed", "waiting", "staying", "older")
+_MOVES: Final[Mapping[str, tuple[str, Callable[[MoveRow], float]]]] = {
+    "copied": ("copies of SENDs that the new broker was sent in this phase", attrgetter("copied")),
+    "failed": ("copies that failed, and errors of the new broker, in this phase", attrgetter("failed")),
+    "stopped": ("whether the move is stopped, because the new broker fails", lambda row: bool(row.stopped)),
 }
 _TALLIES: Final = {
     "sent_frames": "frames that were sent to the broker",
@@ -123,6 +132,7 @@ def _collected(taken: Snapshot, ready: bool) -> Iterator[Metric]:
     if taken.journal is not None:
         yield from _journal(taken.journal)
     yield from _brokers(taken.brokers)
+    yield from _moves(taken.moves)
     yield from _destinations(taken.top)
     yield from _processes(taken.workers)
 
@@ -259,6 +269,17 @@ def _brokers(rows: Iterable[BrokerRow]) -> Iterator[Metric]:
     for name, meaning in _TALLIES.items():
         counted = ((at, getattr(row.tally, name)) for at, row in brokers.items())
         yield _counter(f"broker_{name}", meaning, labels, counted)
+
+
+def _moves(rows: Iterable[MoveRow]) -> Iterator[Metric]:
+    phases = (((row.name, each.value), row.phase == each.value) for row in rows for each in Phase)
+    meaning = "1 for the phase that the move is in, 0 for the others"
+    yield _gauge("move_phase", meaning, ("move", "phase"), phases)
+    sessions = (((row.name, each), getattr(row, each)) for row in rows for each in _FOLLOWING)
+    meaning = "sessions of the move's listeners, by how they follow it: see `stomprelay move status`"
+    yield _gauge("move_sessions", meaning, ("move", "state"), sessions)
+    for name, (meaning, value) in _MOVES.items():
+        yield _gauge(f"move_{name}", meaning, ("move",), (((row.name,), value(row)) for row in rows))
 
 
 def _histogram(name: str, time: Time, rows: Iterable[TimeRow]) -> Metric:

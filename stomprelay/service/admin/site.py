@@ -103,10 +103,8 @@ def _order(body: bytes) -> tuple[str, str]:
     return name, order
 
 
-def _moves(rows: list[MoveRow]) -> Response:
-    return Response(
-        json.dumps({"moves": [{**row._asdict(), "waiting": row.waiting} for row in rows]}) + "\n", JSON
-    )
+def _moves(rows: Iterable[MoveRow]) -> Response:
+    return Response(json.dumps({"moves": [row.shown for row in rows]}) + "\n", JSON)
 
 
 class _Shown(Protocol):
@@ -123,7 +121,7 @@ class _Shown(Protocol):
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]: ...
     def drain(self, draining: bool) -> Deferred[None] | None: ...
     def kill(self, name: str) -> Deferred[bool] | bool: ...
-    def moves(self) -> Deferred[list[MoveRow]] | list[MoveRow]: ...
+    def moves(self) -> Deferred[tuple[MoveRow, ...]] | tuple[MoveRow, ...]: ...
     def move(self, name: str, phase: Phase) -> Deferred[None] | None: ...
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]: ...
 
@@ -234,7 +232,7 @@ class _Orders:
     def _move(self, body: bytes) -> Answer:
         name, order = _order(body)
 
-        def begin(rows: list[MoveRow]) -> Answer:
+        def begin(rows: Iterable[MoveRow]) -> Answer:
             row = next((each for each in rows if each.name == name), None)
             if row is None:
                 return refusal(404, f"there is no move {json.dumps(name)}")

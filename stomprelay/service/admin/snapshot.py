@@ -12,6 +12,8 @@ from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.service.brokers import LAST, Outage
 from stomprelay.service.connection.memory import MemoryRow
 from stomprelay.service.journal.journal import Journal
+from stomprelay.service.moves import MoveRow
+from stomprelay.service.moves import summed as summed_moves
 from stomprelay.service.state import ListenerSessions, RelayState
 from stomprelay.wire.errors import visible
 
@@ -128,6 +130,7 @@ class Snapshot(NamedTuple):
     outages: tuple[Outage, ...] = ()
     draining: bool = False
     memory: MemoryRow = MemoryRow()
+    moves: tuple[MoveRow, ...] = ()
 
     @property
     def clients(self) -> int:
@@ -194,6 +197,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
         outages=state.outages.shown(),
         draining=state.sessions.draining,
         memory=state.runtime.memory.row,
+        moves=state.moves.rows(),
     )
 
 
@@ -264,6 +268,7 @@ def overview(taken: Snapshot, orders: Iterable[str]) -> str:
         "bounds": BOUNDS,
         "destinations": [{"destination": each.destination, **each.tally._asdict()} for each in taken.top],
         "outages": [each._asdict() for each in taken.outages],
+        "moves": [each.shown for each in taken.moves],
         "orders": sorted(orders),
     }
     return json.dumps(found) + "\n"
@@ -291,6 +296,7 @@ def read(values: Iterable[Any]) -> Snapshot:
         ),
         outages=tuple(Outage(*each) for each in found.outages),
         memory=MemoryRow(*found.memory),
+        moves=tuple(MoveRow(*each) for each in found.moves),
     )
 
 
@@ -340,6 +346,7 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
         memory=first.memory._replace(
             kept=sum(one.memory.kept for one in each), held=sum(one.memory.held for one in each)
         ),
+        moves=summed_moves(first.moves, (row for one in each[1:] for row in one.moves)),
     )
 
 

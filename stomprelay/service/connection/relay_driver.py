@@ -610,7 +610,7 @@ class RelayDriver(Driver):
                 if broker is not None:
                     recorder.opening(leg, link.upstream.name, broker.uri)
         if relay.session is not None:
-            recorder.join(self, relay.login)
+            recorder.join(self, relay.login, relay.session.client_frames)
         return recorder
 
     # What is known of the session, for the records

@@ -177,8 +177,8 @@ def answer(relay: Any, name: str, values: Sequence[Any]) -> Any:
             return getattr(relay, name)()
         case "moves", []:
             return relay.moves()
-        case "move", [move, phase, since]:
-            return relay.state.moves.enter(move, Phase(phase), since)
+        case "move", [move, phase, since, stopped]:
+            return relay.state.moves.enter(move, Phase(phase), since, stopped)
         case "kill" | "drain", [value]:
             return getattr(relay, name)(value)
         case "sessions", [query]:

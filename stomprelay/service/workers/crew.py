@@ -1,5 +1,6 @@
 """All workers as one relay: sums of their figures, and commands to all of them."""
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,7 @@ from stomprelay.service.brokers import ConfiguredBroker
 from stomprelay.service.connection.relay_driver import SessionInfo
 from stomprelay.service.log import logger
 from stomprelay.service.moves import MoveRow
+from stomprelay.service.moves import summed as summed_moves
 from stomprelay.service.process import Reloads
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers.worker import Worker
@@ -46,9 +48,9 @@ class Crew:
         )
 
     @property
-    def _phases(self) -> list[tuple[str, str, str, float]]:
-        """Return the orders by which a worker has each move in its phase."""
-        return [("move", each.name, each.phase, each.since) for each in self.state.moves.rows()]
+    def _phases(self) -> list[tuple[str, str, str, float, str]]:
+        """Return the orders by which a worker has each move in its phase, and stopped or not."""
+        return [("move", each.name, each.phase, each.since, each.stopped) for each in self.state.moves.rows()]
 
     @property
     def serving(self) -> int:
@@ -181,17 +183,14 @@ class Crew:
         self.state.sessions.drain(draining)
         return self._tell(("drain", draining))
 
-    def moves(self) -> Deferred[list[MoveRow]]:
+    def moves(self) -> Deferred[tuple[MoveRow, ...]]:
         """Return the moves with the sessions of all workers. Fails with `Unavailable` if a worker does not answer."""
 
-        def added(answers: list[Any], silent: list[str]) -> list[MoveRow]:
+        def added(answers: list[Any], silent: list[str]) -> tuple[MoveRow, ...]:
             if silent:
                 raise Unavailable(f"{' and '.join(silent)} does not answer")
-            rows = {row.name: row for row in self.state.moves.rows()}
-            for each in (MoveRow(*values) for answer in answers for values in answer):
-                if each.name in rows:
-                    rows[each.name] = rows[each.name].plus(each)
-            return [*rows.values()]
+            others = (MoveRow(*values) for answer in answers for values in answer)
+            return summed_moves(self.state.moves.rows(), others)
 
         return self._ask_all(added, "moves")
 
@@ -199,6 +198,11 @@ class Crew:
         """Begin a phase of a move, in all workers. Raises `NotNow`."""
         self.state.moves.order(name, phase)
         return self._tell(*self._phases)
+
+    def stopped(self, said: str) -> None:
+        """Stop a move in all workers: it goes wrong in one of them, which said so in its notice."""
+        self.state.moves.stop(*json.loads(said))
+        _ = self._tell(*self._phases)
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Make all workers take these brokers out of service."""

@@ -122,7 +122,12 @@ class WorkersService(MultiService):
 
         for number in range(1, self._count + 1):
             worker = Worker(
-                number, self._reactor, plan, self._changed, lambda: self._alone.config.worker_timeout
+                number,
+                self._reactor,
+                plan,
+                self._changed,
+                lambda: self._alone.config.worker_timeout,
+                self.crew.stopped,
             )
             self.crew.workers.append(worker)
             self._reactor.callWhenRunning(worker.start)

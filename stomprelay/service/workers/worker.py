@@ -80,7 +80,8 @@ class Child(ProcessProtocol):
 class Worker:
     """One worker, which has one process after the other. `number` is the worker's number. `plan` returns the plan of
     the next process. `changed` is called when the worker begins to serve, ends, hangs (`hung`) or answers again.
-    `timeout` returns after how many silent seconds its process is killed.
+    `timeout` returns after how many silent seconds its process is killed. `stopped` gets what it says of a move that it
+    stopped.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Worker:
         plan: Callable[[int], WorkerPlan],
         changed: Callable[["Worker"], None],
         timeout: Callable[[], float],
+        stopped: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.number = number
         self.name = f"worker {number}"
@@ -99,6 +101,7 @@ class Worker:
         self.status = ""
         self.hung = False
         self._timeout = timeout
+        self._stopped = stopped
         self._reactor = reactor
         self._plan = plan
         self._changed = changed
@@ -218,6 +221,8 @@ class Worker:
             self.hung = False
             _log.info("{worker} answers again", worker=self.name)
             self._changed(self)
+        if "STOPPED" in said:
+            self._stopped(said["STOPPED"])
         if "READY" in said and not self.serves:
             self.serves = True
             _log.info("{worker} serves, process {process}", worker=self.name, process=self._process.pid)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from stomprelay.pipeline import options
 from stomprelay.pipeline.commands import query
-from stomprelay.pipeline.schema import FRAMES, MESSAGES, QUARANTINE, TABLES, VIEW
+from stomprelay.pipeline.schema import FRAMES, MESSAGES, QUARANTINE, TABLES, VIEWS
 from stomprelay.pipeline.spark import errors, launch
 from stomprelay.pipeline.store.store import StoreError
 from tests.pipeline.report.tables import build
@@ -117,7 +117,7 @@ def tables(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(options, "session", lambda *_, **__: spark)
     monkeypatch.setattr(launch, "stop", lambda _: None)
     yield tmp_path
-    for name in (*TABLES, VIEW):
+    for name in (*TABLES, *VIEWS):
         spark.catalog.dropTempView(name)
 
 

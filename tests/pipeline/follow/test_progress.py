@@ -2,6 +2,9 @@
 
 import io
 
+import pytest
+
+from stomprelay.pipeline import bar
 from stomprelay.pipeline.follow.progress import ProgressLine
 
 
@@ -33,21 +36,20 @@ class Clock:
         return self.now
 
 
-def test_a_terminal_shows_what_goes_on() -> None:
+def test_a_terminal_shows_what_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bar of the bytes of all that is planned, and one line that stays for each batch."""
+    monkeypatch.setattr(bar, "AFTER", 0.0)
     out, clock = Terminal(), Clock()
     progress = ProgressLine(out, clock)
     progress.plan(30 << 20)
     progress.begin(3, 2, 10 << 20)
     progress.tick(1, 4)
-    assert out.screen == [""]
-    clock.now += 4
+    assert out.screen[0].startswith("batch 3, frames 1/4:   2%|")
     progress.step("messages")
-    assert out.screen[0].startswith("batch 3, messages   8 % |")
-    clock.now += 4
+    clock.now += 8
     progress.tick(2, 4)
-    assert out.screen[0].startswith("batch 3, messages 2/4   8 % |")
-    assert out.screen[0].endswith("| 2.5 of 30.0 MiB, 320.0 KiB/s, 88 s left")
+    assert out.screen[0].startswith("batch 3, messages 2/4:   8%|")
+    assert "| 2.50M/30.0M [00:00<" in out.screen[0]
     progress.end(2, 1000, 1)
     progress.tick(1, 1)
     done = "1,000 frames in 8.0 s, 125 frames/s; 1 row in quarantine"
@@ -56,10 +58,8 @@ def test_a_terminal_shows_what_goes_on() -> None:
     with progress.working("joining small files", "hours") as shown:
         shown(1, 2)
     progress.begin(4, 1, 10 << 20)
-    clock.now += 2
     progress.step("messages")
-    assert out.screen[1].startswith("batch 4, messages  50 % |")
-    assert out.screen[1].endswith("| 15.0 of 30.0 MiB, 1.5 MiB/s, 10 s left")
+    assert out.screen[1].startswith("batch 4, messages:  42%|")
     progress.close()
     assert out.screen[1] == ""
 

@@ -331,6 +331,19 @@ def test_changes_since_the_week_before() -> None:
     assert heads(section("destinations", nothing))[-1] == "In the minute"
 
 
+def test_the_moves() -> None:
+    """Differences are named, and a size alone is said to be no more."""
+    one = report.Compared("/queue/a", "alice", 1000, 996, 0, 1, 2, 1, 0, 1500)
+    good = report.Compared("/queue/b", "", 5, 5, 5, 0, 0, 0, 0, None)
+    found = section("moves", compared=[one, good], total_compared=3)
+    assert note(found).endswith("4 differences. Shown: 2 of 3, those with the most differences first.")
+    assert table(found) == [
+        ["/queue/a", "alice", "1,000", "996", "1", "2", "1", "0", "1.5 ms"],
+        ["/queue/b", "unnamed client", "5", "5 5 by their size", "0", "0", "0", "0", "\u2013"],
+    ]
+    assert note(section("moves", compared=[good], total_compared=1)).endswith("both sides are the same.")
+
+
 def test_the_runs() -> None:
     """Of each how it ended, and what it lacks."""
     one = report.RelayRun("r1", "0000000a", BEGIN, BEGIN, None, "running", 1, 2, 3, 0, 0)

@@ -126,14 +126,3 @@ def test_the_environment_says_where(
     found = java.folder()
     assert found == tmp_path / where
     assert found.stat().st_mode & 0o777 == 0o700
-
-
-def test_small_files_are_put_as_a_whole(tmp_path: Path) -> None:
-    """In place of what was there; nothing else is left."""
-    path = tmp_path / "a" / "b"
-    assert java.put(path, "1")
-    assert java.put(path, "2", 0o755)
-    assert path.read_text(encoding="utf-8") == "2"
-    assert path.stat().st_mode & 0o777 == 0o755
-    assert [each.name for each in path.parent.iterdir()] == ["b"]
-    assert not java.put(path / "c", "3")

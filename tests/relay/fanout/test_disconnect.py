@@ -4,6 +4,7 @@ import pytest
 
 from stomprelay.session.effects import Event, How
 from tests.playbook import SAY_HELLO, Playbook, listener
+from tests.relay.failing import sent_away
 from tests.relay.frames import copied, header, receipt, send, tell
 from tests.relay.several import (
     SOON,
@@ -64,6 +65,18 @@ def test_a_group_that_owes_the_receipt_of_an_ack() -> None:
 
 
 # Brokers that are lost, or do not confirm
+
+
+def test_an_upstream_whose_only_broker_is_paused() -> None:
+    """The session has left it when the client's DISCONNECT may go: where nothing is missed, nothing is sought."""
+    with two_upstreams() as play:
+        sent_away(play)
+        leaves = play.broker_reads(at="a")
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/here", receipt="s") + DISCONNECT)
+        play.broker_says(receipt(header(leaves, b"receipt").decode()), at="a")
+        play.client_gets(receipt("s"))
+        play.broker_gets(DISCONNECT, at="b")
+        play.broker_tells_client(receipt("end"), at="b")
 
 
 @pytest.mark.parametrize("answers", [True, False])

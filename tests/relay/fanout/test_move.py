@@ -1,12 +1,13 @@
 """A move of destinations from OLD (broker a) to NEW (broker b), phase by phase, and back."""
 
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from stomprelay.relay import inputs
 from stomprelay.relay.model.listener import Listener, Match, Route
-from stomprelay.relay.model.move import Move, Phase
+from stomprelay.relay.model.move import Mark, Move, Phase
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import listener
@@ -14,7 +15,9 @@ from tests.relay.frames import header, message, receipt, send, tell
 from tests.relay.several import begun, lasting, plain
 
 AT_A = tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual")
-OVER = tell(b"UNSUBSCRIBE", id="1")
+END = tell(b"UNSUBSCRIBE", id="1")
+OVER = tell(b"UNSUBSCRIBE", id="1", receipt="relay-session-receipt-1")
+IS_OVER = receipt("relay-session-receipt-1")
 
 
 class Moving:
@@ -48,8 +51,10 @@ class Moving:
 
 
 def copy(number: int, body: bytes = b"") -> bytes:
-    """What NEW gets of a SEND in the phase `shadow`."""
-    return send(body).replace(b"SEND\n", b"SEND\nrelay-copy:relay-session-shadow-%d\n" % number)
+    """What NEW gets in the phase `shadow` of a SEND that is this frame of the client, CONNECT not counted."""
+    mark = Mark.of(b"relay-session", number, body).value
+    assert Mark.parse(mark) == (b"relay-session", number, crc32(body))
+    return send(body).replace(b"SEND\n", b"SEND\nrelay-copy:%b\n" % mark)
 
 
 def test_all_phases() -> None:
@@ -62,7 +67,7 @@ def test_all_phases() -> None:
         play.client_said(b"")
         play.client_tells_broker(send(b"1"), at="a")
         play.broker_welcomes(at="b")
-        play.broker_gets(copy(1, b"1"), at="b")
+        play.broker_gets(copy(3, b"1"), at="b")
         moving.to("both")
         play.broker_gets(AT_A + b"\n", at="b")
         play.client_tells_broker(send(b"2"), at="a")
@@ -109,10 +114,67 @@ def test_what_is_still_on_its_way_from_old() -> None:
         moving.to("done")
         play.broker_gets(OVER + b"\n", at="a")
         play.broker_says(message(b"late", message_id="a1", ack="a1"), at="a")
-        play.client_gets(b"")
         moving.to("new")
+        play.broker_says(message(b"later", message_id="a2", ack="a2"), at="a")
+        play.client_gets(b"")
+        assert moving.standing() == (
+            False,
+            "",
+        )  # OLD has not read UNSUBSCRIBE: what comes is not of the next one
+        play.broker_says(IS_OVER, at="a")
+        moving.tell()
+        assert moving.standing() == (True, "")
         play.broker_gets(AT_A + b"\n", at="a")
         play.broker_tells_client(message(b"late", message_id="a1", ack="a2"), at="a")
+
+
+def test_back_before_old_has_confirmed_the_end() -> None:
+    """NEW keeps the subscription until OLD may have it again, whatever phases begin meanwhile."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_gets(AT_A + b"\n", at="b")
+        moving.to("done")
+        assert play.broker_reads(at="a").endswith(OVER + b"\n")
+        moving.to("off")
+        play.nobody_gets_more()
+        play.broker_says(IS_OVER, at="a")
+        moving.tell()
+        play.broker_gets(AT_A + b"\n", at="a")
+        play.broker_gets(OVER + b"\n", at="b")
+
+
+def test_the_client_ends_what_a_move_has_not() -> None:
+    """It owes OLD an ACK. Each broker is told once."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        for at in "ab":
+            play.broker_gets(AT_A + b"\n", at=at)
+        play.broker_tells_client(message(message_id="a1", ack="a1"), at="a")
+        moving.to("done")
+        play.client_says(END)
+        play.broker_gets(END, at="b")
+        play.broker_gets(END + b"\n", at="a")
+
+
+def test_an_id_that_comes_again() -> None:
+    """A move ended the subscription at OLD, then the client did, and began another one: that one has its messages."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_says(AT_A)
+        play.broker_welcomes(at="b")
+        moving.to("done")
+        assert play.broker_reads(at="a").endswith(OVER + b"\n")
+        assert play.broker_reads(at="b").startswith(AT_A)
+        play.client_tells_broker(END, at="b")
+        moving.to("both")
+        play.client_says(AT_A)
+        for at in "ab":
+            play.broker_gets(AT_A + b"\n" * (at == "b"), at=at)
+            play.broker_tells_client(message(message_id=at, ack=at), at=at)
 
 
 @pytest.mark.parametrize("phase", ["both", "new", "done"])
@@ -128,10 +190,10 @@ def test_receipts(phase: str) -> None:
         if phase != "done":
             play.broker_gets(AT_A + b"\n", at=other)
         play.broker_tells_client(receipt("s"), at=first)
-        play.client_says(OVER.replace(b"\n\n", b"\nreceipt:u\n\n"))
+        play.client_says(END.replace(b"\n\n", b"\nreceipt:u\n\n"))
         assert b"receipt:u\n" in play.broker_reads(at=first)
         if phase != "done":
-            play.broker_gets(OVER + b"\n", at=other)
+            play.broker_gets(END + b"\n", at=other)
         play.broker_tells_client(receipt("u"), at=first)
 
 
@@ -151,7 +213,9 @@ def test_a_client_of_1_0() -> None:
         play.broker_gets(tell(b"ACK", message_id="b1"), at="b")
         play.broker_gets(tell(b"ACK", message_id="a1") + b"\n", at="a")  # it is cumulative
         moving.to("off")
-        play.broker_gets(tell(b"UNSUBSCRIBE", destination="/queue/a") + b"\n", at="b")
+        play.broker_gets(
+            tell(b"UNSUBSCRIBE", destination="/queue/a", receipt="relay-session-receipt-1") + b"\n", at="b"
+        )
 
 
 # Copies
@@ -174,7 +238,7 @@ def test_copies_have_no_influence() -> None:
         moving.to("shadow")
         play.client_tells_broker(send(b"3"), at="a")  # the next phase tries again
         play.broker_welcomes(at="b")
-        play.broker_gets(copy(2, b"3"), at="b")
+        play.broker_gets(copy(3, b"3"), at="b")
         play.broker_goes(at="b")
         assert moving.standing() == (True, "it was lost")
         play.client_tells_broker(send(b"4"), at="a")
@@ -256,10 +320,10 @@ def test_new_refuses(phase: str) -> None:
         else:
             play.client_gets(receipt("s"))
         play.broker_tells_client(receipt("r"), at="a")
-        assert moving.standing() == (True, "it answered CONNECT with ERROR")
+        assert moving.standing() == (True, "it answered CONNECT with ERROR: Access refused")
         assert not moving.move.stopped
         play.client_tells_broker(send(b"2"), at="a")
-        play.client_tells_broker(OVER, at="a")
+        play.client_tells_broker(END, at="a")
 
 
 def test_a_plain_new_is_lost() -> None:

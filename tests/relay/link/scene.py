@@ -8,7 +8,7 @@ import pytest
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open, Outbox
 from stomprelay.relay.guard import Guard
-from stomprelay.relay.link.link import Accepted, Ended, Link, Waiting
+from stomprelay.relay.link.link import Accepted, Denied, Ended, Link, Waiting
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.rules import ANYBODY
@@ -83,7 +83,7 @@ class Scene:
         """The broker that is asked cannot be reached."""
         self.hears(inputs.NotConnected(self.leg, reason))
 
-    def answers(self, data: bytes) -> Accepted | bytes | None:
+    def answers(self, data: bytes) -> Accepted | Denied | None:
         """The broker that is asked sends this."""
         return self.link.answered(data, self.now)
 

@@ -225,3 +225,30 @@ def test_too_much_before_connect(cut: Cut) -> None:
         play.client_gets(b"")
         play.client_errs(b"foo:bar\n" * 27, b"too much before CONNECT")
         assert not play.brokers
+
+
+HELLO = b"CONNECT\nlogin:u\npasscode:hunter2\ntoken:t0ken\naccept-version:1.0\n\n\0"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (b"ERROR\nmessage:Bad CONNECT\n\nAccess refused for 'u'\nmore\0", "Bad CONNECT: Access refused for 'u'"),
+        (b"ERROR\nmessage:No such user\n\njava.lang.SecurityException: No such user\n\tat x\0", "No such user"),
+        (b"ERROR\nmessage:Broker\\c a - c1 is connected\n\n\0", "Broker: a - c1 is connected"),
+        (b"ERROR\n\n\nno\n\0", "no"),
+        (b"ERROR\n\n\0", ""),
+        (b"ERROR\nmessage:hunter2 and t0ken\n\nr3lay is wrong\0", "*** and ***: *** is wrong"),
+        ("ERROR\nmessage:\x1b[31m\u202ea\n\n\0".encode(), "\\x1b[31m\\u202ea"),
+        (b"ERROR\nmessage:%b\n\n\0" % (b"x" * 1000), "x" * 200),
+    ],
+)  # fmt: skip
+def test_what_a_refusal_says(said: bytes, words: str) -> None:
+    """The broker's words are in the log, on one line: shortened, and without what is secret in CONNECT."""
+    own = upstream(credentials=Credentials(b"relay", b"r3lay"))
+    with Playbook(listener(own)) as play:
+        play.client_says(HELLO)
+        play.broker_is_asked()
+        play.broker_says(said)
+        play.client_gets(said)
+        assert play.noted(Event.REFUSED) == f"broker {URI} answered CONNECT with ERROR{words and ': '}{words}"

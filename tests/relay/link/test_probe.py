@@ -9,6 +9,7 @@ import pytest
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.link.probe import Probe
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect
+from stomprelay.relay.model.profile import ARTEMIS
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.brokers import Watch
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
@@ -191,6 +192,11 @@ TALKS: Final = {
     ),
     "a message and its receipt": Talk(
         [(WELCOME, CANARY), (RECEIVED, GOODBYE)], True, settings={"checks": WITH_CANARY}
+    ),
+    "a message to a queue of Artemis": Talk(
+        [(WELCOME, CANARY.replace(b"\n", b"\ndestination-type:ANYCAST\n", 1)), (RECEIVED, GOODBYE)],
+        True,
+        settings={"checks": WITH_CANARY, "profile": ARTEMIS},
     ),
     "what is no receipt of ours": Talk(
         [(WELCOME, CANARY), (OTHERS, b""), (RECEIVED, GOODBYE)], True, settings={"checks": WITH_CANARY}

@@ -6,7 +6,7 @@ The service's probes are told in test_probe and tests/service/test_brokers; here
 import pytest
 
 from stomprelay.relay import inputs
-from stomprelay.relay.link.link import AGAIN, PROOF, REST, Ended, Handshake, Waiting
+from stomprelay.relay.link.link import AGAIN, PROOF, REST, Denied, Ended, Handshake, Waiting
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.wire.errors import StompError
@@ -51,7 +51,9 @@ def test_who_tries_a_broker_first_may_show_nothing() -> None:
     play.now = 111.0
     play.seeks()
     play.accepts()
-    assert play.answers(DENIED) == DENIED
+    answer = play.answers(DENIED)
+    assert isinstance(answer, Denied)
+    assert answer.wire == DENIED
     assert first.health.out(play.now)
     assert first.health.doubted
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from stomprelay.relay.model.usage import NACKING, NAMES, SELECTORS, Finding, Verdict
+from stomprelay.relay.model.features import SELECTORS
+from stomprelay.relay.model.usage import NACKING, NAMES, Finding, Verdict
 from stomprelay.wire.errors import visible
 
 PRODUCTS: Final = {"activemq": "ActiveMQ", "artemis": "Artemis", "rabbitmq": "RabbitMQ"}
@@ -127,7 +128,7 @@ class Report:
                 "count": dict(use.counts),
                 "why": [*use.whys],
                 "setting": self._line(setting) or None,
-                "extra": [each._asdict() for each in self._extras(client, feature)],
+                "extra": [each._asdict() for each in self._extras(client, feature, verdict, use)],
             }
             for (client, feature, verdict, setting), use in self._sorted()
         ]
@@ -159,7 +160,7 @@ class Report:
             if found:
                 yield heading
             for (client, feature, _, setting), use in found:
-                yield f"  {self._sentence(client, feature, use)}"
+                yield f"  {self._sentence(client, feature, verdict, use)}"
                 if setting and verdict is not Verdict.MAPPED:
                     yield f"      {self._line(setting)}"
         if (whole := self._whole()) is not None:
@@ -186,11 +187,16 @@ class Report:
         order = list(_HEADINGS)
         return sorted(self.uses.items(), key=lambda each: (order.index(each[0][2]), each[0][:2]))
 
-    def _extras(self, client: str, feature: str) -> list[Extra]:
-        found = self.extras.values() if feature == SELECTORS else ()
-        return [each for each in found if each.client == client]
+    def _extras(self, client: str, feature: str, verdict: Verdict, use: Use) -> list[Extra]:
+        """Return what comes in addition to what the client wants, unless the relay applies the selectors."""
+        found = self.extras.values() if feature == SELECTORS and verdict is not Verdict.MAPPED else ()
+        return [
+            each
+            for each in found
+            if each.client == client and (use.more or each.place.encode() in use.places)
+        ]
 
-    def _sentence(self, client: str, feature: str, use: Use) -> str:
+    def _sentence(self, client: str, feature: str, verdict: Verdict, use: Use) -> str:
         places = [*map(_text, use.places)]
         # What changes names them.
         on = f" on {_several(places, more=use.more)}" if places and feature != NAMES else ""
@@ -198,7 +204,7 @@ class Report:
         counts = ", ".join(f"{number} in {source}" for source, number in use.counts.items())
         extras = [
             f"{each}" if len(places) == 1 else f"{each.place}: {each}"
-            for each in self._extras(client, feature)
+            for each in self._extras(client, feature, verdict, use)
             if each.sent or each.delivered
         ]
         why = "; ".join([_several([*use.whys], more=False)] * bool(use.whys) + extras)

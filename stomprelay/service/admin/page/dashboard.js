@@ -96,6 +96,21 @@ async function resume(broker) {
   if (within !== null) await order("brokers/resume", { broker: broker.uri }, `${broker.uri} is resumed.`);
 }
 
+// What each phase of a move means, in their order.
+const PHASES = {
+  off: "everything is at the old broker",
+  shadow: "the new broker gets a copy of each SEND",
+  both: "subscriptions are at both brokers, SENDs go to the old one",
+  new: "SENDs go to the new broker, subscriptions are at both",
+  done: "everything is at the new broker",
+};
+
+async function move(row, way, phase) {
+  const text = `In the phase ${phase}, ${PHASES[phase]}. Sessions follow at once, and no client is disconnected.`;
+  const within = await meant(`${way === "next" ? "Move" : "Move back"} ${row.name} to ${phase}?`, text, way === "next" ? "Next" : "Back");
+  if (within !== null) await order("moves", { move: row.name, phase: way }, `${row.name} is in the phase ${phase}.`);
+}
+
 async function kill(row) {
   const who = row.login === null ? row.client : `${row.login} at ${row.client}`;
   const text = `${row.session} of ${who} gets an ERROR and is closed. What has no receipt yet (${count(row.unconfirmed)}) may be lost.`;
@@ -142,6 +157,8 @@ const tables = {
   listeners: new Table($("listeners"), [["Listener", "noted", "long"], ["Sessions", "text", "number"], ["From clients", "traffic", "rate number"], ["From brokers", "traffic", "rate number"], ["Sessions ever", "text", "number"], ["Failovers", "text", "number"], ["Errors to clients", "text", "number"], ["Clients refused", "text", "number"]], "No listener."),
   destinations: new Table($("destinations"), [["Destination", "text", "long"], ["SEND", "traffic", "rate number"], ["MESSAGE", "traffic", "rate number"], ["SENDs ever", "text", "number"], ["MESSAGEs ever", "text", "number"]], "Nothing was sent yet."),
   times: new Table($("times"), [["What", "noted", "long"], ["Half within", "text", "number"], ["95 % within", "text", "number"], ["99 % within", "text", "number"], ["Counted", "text", "number"]], "Nothing was measured yet."),
+  moves: new Table($("moves"), [["Move", "noted", "long"], ["Phase", "phases", ""], ["State", "state", "words"], ["Sessions that followed", "share", "share"], ["Copied", "text", "number"], ["Failed", "text", "number"], ["", "button", "number"], ["", "button", "number"]], ""),
+  staying: new Table($("staying"), [["Session", "text", "fixed"], ["Move", "text", "words"], ["Why", "text", "long"]], ""),
   outages: new Table($("outages"), [["Broker", "noted", "long"], ["State", "state", ""], ["Began", "text", ""], ["Lasted", "text", "number"], ["Sessions lost", "text", "number"], ["Went on elsewhere", "text", "number"], ["Waited for it", "text", "number"], ["Failed attempts", "text", "number"], ["Why", "text", "words"]], "None since the relay was started."),
   journal: new Table($("journal"), [["Directory", "text", "long"], ["State", "state", ""], ["Frames written", "traffic", "rate number"], ["Bytes waiting", "text", "number"], ["Frames left out", "text", "number"], ["Write errors", "text", "number"]], ""),
   workers: new Table($("workers"), [["Worker", "text", ""], ["State", "state", ""], ["Process", "text", "number"], ["Sessions", "text", "number"], ["Started anew", "text", "number"]], ""),
@@ -265,6 +282,55 @@ function showTimes(data) {
   }));
 }
 
+CELLS.phases = (cell, [phase, note]) => {
+  if (!cell.firstChild) cell.append(make("div", {}, make("ol", { class: "phases" }, ...Object.keys(PHASES).map((each) => make("li", {}, each))), make("small")));
+  const at = Object.keys(PHASES).indexOf(phase);
+  [...cell.firstChild.firstChild.children].forEach((each, number) => {
+    each.className = number < at ? "past" : "";
+    if (number === at) each.setAttribute("aria-current", "step");
+    else each.removeAttribute("aria-current");
+  });
+  put(cell.firstChild.lastChild, note);
+};
+
+// A bar with a part for each of some numbers, and the numbers in words.
+CELLS.share = (cell, [parts, text, note]) => {
+  if (!cell.firstChild) cell.append(make("div", {}, make("svg", { class: "parts", viewBox: "0 0 100 6", preserveAspectRatio: "none", "aria-hidden": "true" }), make("span"), make("small")));
+  const [bar, words, small] = cell.firstChild.children;
+  const all = sum(parts, ([, value]) => value);
+  let from = 0;
+  bar.replaceChildren(...parts.filter(([, value]) => value).map(([name, value]) => {
+    const to = from + (100 * value) / all;
+    const made = make("path", { class: name, d: `M${from.toFixed(2)} 0H${to.toFixed(2)}V6H${from.toFixed(2)}Z` });
+    from = to;
+    return made;
+  }));
+  put(words, text);
+  put(small, note);
+};
+
+function showMoves(data) {
+  const phases = Object.keys(PHASES);
+  const may = data.orders.includes("/moves");
+  $("moves-section").hidden = !data.moves.length;
+  tables.moves.show(data.moves.map((each) => {
+    const left = ["waiting", "staying", "older"].filter((name) => each[name]);
+    const state = each.stopped ? ["stopped", "bad", `${each.stopped}; go back first`]
+      : left.length ? ["not all have followed", "warn", PHASES[each.phase]]
+      : [each.phase === "off" ? "has not begun" : "all have followed", each.phase === "off" ? "" : "good", PHASES[each.phase]];
+    const at = phases.indexOf(each.phase);
+    const button = (text, way, phase) => (may && phase ? { text, what: `${each.name} to ${phase}`, act: () => move(each, way, phase) } : null);
+    const since = each.since ? `for ${duration(data.time - each.since)}, since ${new Date(each.since * 1000).toLocaleString("en-GB")}` : "";
+    const parts = ["followed", "waiting", "staying", "older"].map((name) => [name, each[name]]);
+    return { key: each.name, cells: [[each.name, `${each.pattern}, from ${each.old} to ${each.to}`], [each.phase, since], state,
+      [parts, `${count(each.followed)} of ${count(each.sessions)}`, `${count(each.waiting)} waiting, ${count(each.staying)} staying, ${count(each.older)} older`],
+      count(each.copied), count(each.failed), button("Back", "back", phases[at - 1]), button("Next", "next", each.stopped ? null : phases[at + 1])] };
+  }));
+  const staying = data.moves.flatMap((each) => each.stays.map(([session, why]) => ({ key: JSON.stringify([each.name, session]), cells: [session, each.name, why] })));
+  $("staying-section").hidden = !staying.length;
+  tables.staying.show(staying);
+}
+
 let known = null; // the outages of the last overview
 
 function showOutages(data) {
@@ -314,6 +380,7 @@ function show(data) {
   showOrders(data);
   showTiles(data);
   showBrokers(data);
+  showMoves(data);
   showListeners(data);
   showDestinations(data);
   showTimes(data);

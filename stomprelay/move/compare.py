@@ -1,0 +1,463 @@
+"""Compares both sides of a move in the phase `shadow`: what clients sent to OLD, by the relay's journal, with the
+copies that a consumer of the relay's own takes from NEW.
+
+`Comparison` has the counts. `Compare` is the consumer: a client of NEW that speaks STOMP 1.2. It acknowledges copies
+only. Other messages stay unacknowledged, so NEW has them again at the end. Neither has a clock or sockets; see
+`move.drain`, whose requests `Compare` returns.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from stomprelay.journal.schema import Context, JournalSide
+from stomprelay.move.copies import RESENT, first
+from stomprelay.move.drain import (
+    BROKER_LOST,
+    FINISHED_WITHIN,
+    GREETING,
+    SUBSCRIBING,
+    Close,
+    Done,
+    End,
+    Hold,
+    Open,
+    Request,
+    Talk,
+    Wake,
+    Write,
+    told,
+)
+from stomprelay.relay.fanout.router import TOPICS
+from stomprelay.relay.model.group import Reconnect
+from stomprelay.relay.model.move import COPY, Mark
+from stomprelay.relay.model.profile import Profile
+from stomprelay.session.effects import Event
+from stomprelay.wire import names
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame, Limits, compose
+
+PATIENCE: Final = 5.0
+"""A SEND without a copy for so many seconds has none. A copy whose SEND is not in the journal by then has none."""
+FLUSHED: Final = 1.0
+"""At the end, the seconds until the journal has what was sent before."""
+MOST: Final = 100_000
+"""How many SENDs wait for their copies, and copies for their SENDs, at a time."""
+SESSIONS: Final = 20_000
+"""How many sessions are followed at a time."""
+PRODUCERS: Final = 10_000
+"""How many producers have counts of their own."""
+_OTHERS: Final = ("(other destinations)", "(other producers)")
+_ENDS: Final = {Event.DISCONNECTED.value, Event.VANISHED.value}
+_SEND: Final = names.SEND.decode()
+_SETTLING: Final = (names.COMMIT.decode(), names.ABORT.decode())
+_BYE: Final = b"bye"
+_NEW: Final = f"{End.NEW.value}: "
+
+
+@dataclass(slots=True)
+class Counts:
+    """A destination and a producer, and what became of its SENDs. `sent`: those that were compared. `same`: copies with
+    the same body; `other`: with another one. `missing`: SENDs without a copy. `twice`: copies that came again, and
+    `marked`: those of them that are marked as such. `late`: copies that came behind a later one of the same session.
+    `lag`: the longest time from a SEND to its copy, in seconds.
+    """
+
+    destination: str
+    producer: str
+    sent: int = 0
+    same: int = 0
+    other: int = 0
+    missing: int = 0
+    twice: int = 0
+    marked: int = 0
+    late: int = 0
+    lag: float = 0.0
+
+    @property
+    def equal(self) -> bool:
+        """Whether both sides are the same."""
+        return not (self.other or self.missing or self.twice or self.late)
+
+
+Key = tuple[str, int]
+"""The session and the number of a SEND."""
+
+
+class _Sent(NamedTuple):
+    destination: str
+    producer: str
+    at: float
+
+
+class _Came(NamedTuple):
+    same: bool
+    late: bool
+    at: float
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session of the relay. `begin` and `end`: the first and the last of its SENDs that were read; `open`: those of
+    them that are in transactions. `firsts` and `lasts`: the smallest and the greatest number of a copy that came, by
+    destination.
+    """
+
+    producer: str = ""
+    begin: int = 0
+    end: int = -1
+    open: dict[str, set[Key]] = field(default_factory=dict)
+    firsts: dict[str, int] = field(default_factory=dict)
+    lasts: dict[str, int] = field(default_factory=dict)
+
+
+class Comparison:
+    """The counts of both sides. Times are in seconds since 1970. Call `sent` and the others with what the journal has,
+    in order, and `read` when it was read; call `came` with each copy. `most`: how much is kept on each side.
+
+    A SEND is compared if it was sent after its destination was `watched`, or not before the first copy of its session
+    that came from there. `since`: when each destination was `watched`. `uncompared`: SENDs and copies that were given
+    up because too many waited. `unknown`: copies whose SENDs are not in the journal.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._counts: dict[tuple[str, str], Counts] = {}
+        self._sent: dict[Key, _Sent] = {}
+        self._came: dict[Key, _Came] = {}
+        self._sessions: dict[str, _Session] = {}
+        self.since: dict[str, float] = {}
+        self.uncompared = 0
+        self.unknown = 0
+
+    @property
+    def counts(self) -> list[Counts]:
+        """Return the counts by destination and producer."""
+        return sorted(self._counts.values(), key=lambda each: (each.destination, each.producer))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether no more copies should be taken until more of the journal was read."""
+        return len(self._came) * 2 > self._most
+
+    def watched(self, destination: str, at: float) -> None:
+        """From now on the copies of a destination are taken."""
+        self.since.setdefault(destination, at)
+
+    def _session(self, name: str) -> _Session:
+        found = self._sessions.get(name)
+        if found is None:
+            found = self._sessions[name] = _Session()
+            if len(self._sessions) > SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+        return found
+
+    # The journal
+
+    def sent(self, key: Key, destination: str, producer: str, transaction: str | None, at: float) -> None:
+        """A client sent a message."""
+        session = self._session(key[0])
+        if session.end < 0:
+            session.producer, session.begin = producer, key[1]
+        session.end = key[1]
+        sent = _Sent(destination, producer, at)
+        came = self._came.pop(key, None)
+        if came is not None:
+            self._pair(sent, came)
+            return
+        self._sent[key] = sent
+        if transaction is not None:
+            session.open.setdefault(transaction, set()).add(key)
+        if len(self._sent) > self._most:
+            key = next(iter(self._sent))
+            self.uncompared += self._is_compared(key, self._sent.pop(key))
+
+    def settled(self, session: str, transaction: str, *, committed: bool) -> None:
+        """A transaction ended. If it was aborted, nothing was sent."""
+        for key in self._session(session).open.pop(transaction, set()):
+            if not committed:
+                self._sent.pop(key, None)
+
+    def ended(self, session: str) -> None:
+        """A session ended; its open transactions are aborted."""
+        for transaction in [*self._session(session).open]:
+            self.settled(session, transaction, committed=False)
+
+    def read(self, until: float) -> None:
+        """The journal was read up to this time. Copies that came long before, and have no SEND in it, are unknown."""
+        while self._came:
+            key, came = next(iter(self._came.items()))
+            if came.at > until - PATIENCE:
+                break
+            del self._came[key]
+            self.unknown += 1
+
+    # NEW
+
+    def came(self, mark: Mark, destination: str, *, same: bool, again: bool, at: float) -> None:
+        """A copy came. `again`: it is marked as one that may have come before."""
+        key = mark.session.decode("utf-8", "backslashreplace"), mark.number
+        session = self._session(key[0])
+        last = session.lasts.get(destination, 0)
+        session.lasts[destination] = max(last, mark.number)
+        session.firsts[destination] = min(session.firsts.get(destination, mark.number), mark.number)
+        came = _Came(same, mark.number < last and not again, at)
+        sent = self._sent.pop(key, None)
+        if sent is not None:
+            self._pair(sent, came)
+        elif key in self._came or session.begin <= mark.number <= session.end:
+            # Its SEND was read, and has had a copy.
+            counts = self._of(destination, session.producer)
+            counts.marked += again
+            counts.twice += not again
+        else:
+            self._came[key] = came
+            if len(self._came) > self._most:
+                del self._came[next(iter(self._came))]
+                self.uncompared += 1
+
+    def _of(self, destination: str, producer: str) -> Counts:
+        key = destination, producer
+        if key not in self._counts and len(self._counts) >= PRODUCERS:
+            key = _OTHERS
+        return self._counts.setdefault(key, Counts(*key))
+
+    def _pair(self, sent: _Sent, came: _Came) -> None:
+        counts = self._of(sent.destination, sent.producer)
+        counts.sent += 1
+        counts.same += came.same
+        counts.other += not came.same
+        counts.late += came.late
+        if sent.at >= self.since.get(sent.destination, inf):
+            counts.lag = max(counts.lag, came.at - sent.at)
+
+    def _is_compared(self, key: Key, sent: _Sent) -> bool:
+        if sent.at >= self.since.get(sent.destination, inf):
+            return True
+        return key[1] >= self._session(key[0]).firsts.get(sent.destination, key[1] + 1)
+
+    def lacking(self, until: float) -> list[_Sent]:
+        """Return the SENDs before this time that have no copy yet."""
+        open_ = {key for each in self._sessions.values() for keys in each.open.values() for key in keys}
+        waiting = [(key, sent) for key, sent in self._sent.items() if sent.at < until and key not in open_]
+        return [sent for key, sent in waiting if self._is_compared(key, sent)]
+
+    def close(self, until: float) -> None:
+        """Count SENDs before this time that have no copy as missing. Call nothing else afterwards."""
+        for sent in self.lacking(until):
+            counts = self._of(sent.destination, sent.producer)
+            counts.sent += 1
+            counts.missing += 1
+
+
+# The consumer
+
+
+class Compare:
+    """Takes copies from NEW for so many `seconds`, and compares them with what the journal has. `destinations`: from
+    where, to begin with; others are added when they are in the journal. `moves` returns whether a client of a listener
+    (by its name) that sends to a destination sends to the move. `profile` returns the product of NEW. `limits` and
+    `reconnect` are those of the upstream. `epoch` is the time 0 of all other times, in seconds since 1970.
+
+    Call `begun` first, then the other inputs, until `Done`. `reason`: why it ended early, or empty. `until`: SENDs
+    before this time are compared. `others`: messages that are no copies, by destination; they were left at NEW.
+    """
+
+    def __init__(
+        self,
+        destinations: Iterable[str],
+        moves: Callable[[str, str], bool],
+        profile: Callable[[End], Profile],
+        reconnect: Reconnect | None,
+        limits: Limits,
+        *,
+        epoch: float = 0.0,
+        seconds: float = 60.0,
+    ) -> None:
+        self.comparison = Comparison()
+        self.reason = ""
+        self.others: defaultdict[str, int] = defaultdict(int)
+        self.done = False
+        self._destinations = [*dict.fromkeys(destinations)]
+        self._moves = moves
+        self._profile = profile
+        self._talk = Talk(limits, reconnect)
+        self._epoch = epoch
+        self._seconds = seconds
+        self.until = inf
+        self._over_at = inf
+        self._leaving = self._holding = False
+        self._requests: list[Request] = []
+
+    # Inputs
+
+    def begun(self, now: float) -> Sequence[Request]:
+        """Begin."""
+        self.until = min(self.until, now + self._seconds)
+        self._open()
+        return self._after(now)
+
+    def opened(self, end: End, now: float) -> Sequence[Request]:
+        """A connection was opened."""
+        self._write(GREETING)
+        return self._after(now)
+
+    def received(self, end: End, data: bytes, now: float) -> Sequence[Request]:
+        """Bytes came from NEW."""
+        talk = self._talk
+        try:
+            talk.decoder.feed(data)
+            for frame in talk.decoder.frames():
+                self._take(frame, now)
+                if self.done:
+                    break
+        except StompError as error:
+            self._end(f"{_NEW}{error.message} ({error.detail})")
+        return self._after(now)
+
+    def lost(self, end: End, reason: str, now: float) -> Sequence[Request]:
+        """The connection ended, or could not be opened."""
+        talk = self._talk
+        again = talk.lost(now)
+        if self._leaving or not again:
+            self._end(_NEW + "; ".join(dict.fromkeys(filter(None, (talk.error, reason)))))
+        return self._after(now)
+
+    def stopped(self, reason: str, now: float) -> Sequence[Request]:
+        """The comparison shall end now, as if its time were over."""
+        self.until = min(self.until, now)
+        return self._after(now)
+
+    def unreadable(self, reason: str, now: float) -> Sequence[Request]:
+        """The journal cannot be read."""
+        self._end(reason)
+        return self._after(now)
+
+    def woke(self, now: float) -> Sequence[Request]:
+        """The time of the last `Wake` has come."""
+        if now >= self._talk.retry_at:
+            self._open()
+        if now >= self._over_at:
+            self._end(f"{_NEW}it did not confirm DISCONNECT")
+        return self._after(now)
+
+    def wants(self, context: Context, head: bytes) -> bool:
+        """Return whether a frame of the journal matters."""
+        return context.side == JournalSide.CLIENT.value and head.startswith(
+            (names.SEND, names.COMMIT, names.ABORT)
+        )
+
+    def recorded(
+        self, context: Context, number: int, what: str, headers: Mapping[str, str], at: float, now: float
+    ) -> Sequence[Request]:
+        """The journal has this: a frame with its command and its number on its leg, or an event with its name. `at` is
+        in seconds since 1970.
+        """
+        session, transaction = context.session, headers.get("transaction")
+        if what in _ENDS:
+            self.comparison.ended(session)
+        elif what in _SETTLING:
+            self.comparison.settled(session, transaction or "", committed=what == _SETTLING[0])
+        elif what == _SEND and self._moves(context.listener, destination := headers.get("destination", "")):
+            self.comparison.sent((session, number), destination, context.client, transaction, at)
+            if destination not in self._destinations and destination.isprintable():
+                self._destinations.append(destination)
+                if self._talk.up:
+                    self._subscribe(len(self._destinations) - 1)
+        return self._after(now)
+
+    def read(self, now: float) -> Sequence[Request]:
+        """All records of the journal were passed to `recorded`."""
+        self.comparison.read(self._epoch + now)
+        waited = now >= self.until + FLUSHED and not self.comparison.lacking(self._epoch + self.until)
+        if not self._leaving and (waited or now >= self.until + PATIENCE):
+            self._leave(now)
+        return self._after(now)
+
+    # Frames
+
+    def _take(self, frame: Frame, now: float) -> None:
+        talk = self._talk
+        if frame.command is names.CONNECTED:
+            talk.connected(now)
+            for number in range(len(self._destinations)):
+                self._subscribe(number)
+        elif frame.command is names.MESSAGE:
+            self._came(frame, now)
+        elif frame.command is names.RECEIPT:
+            receipt = frame.header(names.RECEIPT_ID, V1_2) or b""
+            if receipt == _BYE:
+                self._end("")
+            else:
+                self.comparison.watched(self._destinations[int(receipt)], self._epoch + now)
+        elif frame.header(names.MESSAGE_HEADER, V1_2) != BROKER_LOST:
+            talk.error, profile = told(frame), self._profile(End.NEW)
+            if not (profile.leaves(frame) if talk.up else profile.unavailable(frame)):
+                self._end(_NEW + talk.error)
+        # The end of the connection follows.
+
+    def _came(self, frame: Frame, now: float) -> None:
+        headers = frame.headers(V1_2)
+        number = int(first(headers, names.SUBSCRIPTION) or b"0")
+        destination, ack = self._destinations[number], first(headers, names.ACK_HEADER)
+        mark = Mark.parse(first(headers, COPY) or b"")
+        if mark is None:
+            self.others[destination] += 1
+            return  # NEW has it again when the subscription ends
+        again = first(headers, names.REDELIVERED) == b"true" or first(headers, RESENT) is not None
+        same = crc32(frame.payload) == mark.check
+        self.comparison.came(mark, destination, same=same, again=again, at=self._epoch + now)
+        if ack is not None:
+            self._write(compose(names.ACK, [(names.ID, ack)], V1_2))
+
+    def _subscribe(self, number: int) -> None:
+        id_, destination = b"%d" % number, self._destinations[number].encode()
+        topic = destination.startswith(TOPICS)
+        headers = [
+            (names.ID, id_),
+            (names.DESTINATION, destination),
+            (names.ACK_HEADER, b"auto" if topic else b"client-individual"),
+            (names.RECEIPT_HEADER, id_),
+            *(() if topic else SUBSCRIBING.get(self._profile(End.NEW).name, ())),
+        ]
+        self._write(compose(names.SUBSCRIBE, headers, V1_2))
+
+    # The end
+
+    def _open(self) -> None:
+        self._talk.began()
+        self._requests.append(Open(End.NEW))
+
+    def _leave(self, now: float) -> None:
+        self._leaving = True
+        self._over_at = now + FINISHED_WITHIN
+        if self._talk.up:
+            self._write(compose(names.DISCONNECT, [(names.RECEIPT_HEADER, _BYE)], V1_2))
+        else:
+            self._end(_NEW + (self._talk.error or "it was not there"))
+
+    def _end(self, trouble: str) -> None:
+        self.reason = trouble
+        self.comparison.close(self._epoch + self.until)
+        if self._talk.open:
+            self._requests.append(Close(End.NEW))
+        self._talk.open = self._talk.up = False
+        self.done = True
+        self._requests.append(Done())
+
+    def _after(self, now: float) -> Sequence[Request]:
+        if not self.done:
+            crowded = self.comparison.crowded
+            if crowded is not self._holding:
+                self._holding = crowded
+                self._requests.append(Hold(crowded))
+            self._requests.append(Wake(min(self._talk.retry_at, self._over_at)))
+        requests, self._requests = self._requests, []
+        return requests
+
+    def _write(self, data: bytes) -> None:
+        self._requests.append(Write(End.NEW, data))

@@ -1,0 +1,1 @@
+`stomprelay move compare NAME` takes the copies of the phase `shadow` from the new broker, and compares them with the relay's journal: by destination and producer, whether each SEND is there, once, with the same body, in order. With `--keep` the pipeline has both sides: the view `compared`, and a section "Moves" in the report. See docs/move.md.

@@ -1,0 +1,1 @@
+When a broker refuses a session with an ERROR, the log says what the ERROR says: `answered CONNECT with ERROR: Bad CONNECT: Access refused for user 'shop'`. So do `stomprelay move status` and the dashboard for a session that stays at the old broker. The text is one line, shortened, and without passcodes.
