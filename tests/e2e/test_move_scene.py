@@ -407,12 +407,18 @@ class Scene:
         self._directory = directory
         self._stack = contextlib.ExitStack()
         self._leg = 0
+        for broker in way:
+            if broker.name == "rabbitmq":  # what goes to a queue that is not there is dropped
+                with Talker.at(broker.port) as talker:
+                    talker.send(f"/queue/{self.own}.dead", b"made")
         self.running = self._begin()
         self._people()
 
     def place(self, name: str) -> str:
         """Return a queue of this scene, as clients spell it."""
-        between = "." if name == "claims" else "/"  # RabbitMQ knows no slash in the name of a queue that is there
+        between = (
+            "." if name == "claims" else "/"
+        )  # RabbitMQ knows no slash in the name of a queue that is there
         return f"/queue/{self.own}{between}{name}"
 
     def topic(self, name: str) -> str:
@@ -770,6 +776,7 @@ def refusals(scene: Scene) -> None:
         f"refused   {len(scene.judge.nacked)}, in dead letters {len(dead)}, missing there {len(refused - dead)}"
     )
     assert dead <= scene.judge.nacked, dead - scene.judge.nacked
+    assert refused <= dead or scene.killed, refused - dead
 
 
 def left_behind(scene: Scene) -> dict[str, int]:
