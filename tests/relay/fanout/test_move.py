@@ -578,7 +578,7 @@ def test_not_while_something_is_at_old() -> None:
         moving.front = next_move(moving, "new", "third")
         moving.tell()
         assert moving.standing() is None
-        play.client_tells_broker(tell(b"UNSUBSCRIBE", id="1") + tell(b"BEGIN", transaction="t"), at="a")
+        play.client_tells_broker(END + tell(b"BEGIN", transaction="t"), at="a")
         moving.tell()
         assert moving.standing() is None
         play.client_tells_broker(tell(b"ABORT", transaction="t"), at="a")
