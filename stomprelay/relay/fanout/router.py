@@ -630,6 +630,8 @@ class Router:
         self.targets.remove(target)
         for member in target.members:
             del self.places[member.link]
+            if len(member.session.ledger):  # the client may still acknowledge them
+                self.main.members[0].session.ledger.forgot = True
 
     def _weigh(self) -> None:
         """Decide for each target which of the client's frames depend on it now."""

@@ -460,6 +460,26 @@ def test_off_again() -> None:
         play.broker_gets(copy(2, b"2"), at="b")
 
 
+def test_an_ack_for_a_new_that_was_left() -> None:
+    """NEW was lost, and left on the way back: the connection of the next move does not get its ACKs."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_said(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="b")
+        play.broker_tells_client(message(message_id="b1", ack="b1"), at="b")
+        moving.to("off")
+        play.broker_goes(at="b")
+        moving.tell()
+        assert [str(link.broker) for link in play.relay.links] == ["a"]
+        moving.to("new")
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="b")
+        play.client_tells_broker(tell(b"ACK", id="b1"), b"", at="b")
+        play.nobody_gets_more()
+        assert play.counters["acks_stale"] == 1
+
+
 def test_what_rabbitmq_says_when_messages_and_the_end_cross() -> None:
     """The client ended nothing, so it is not told."""
     moving = Moving("new", old=lasting("old", "a", profile=RABBITMQ))
