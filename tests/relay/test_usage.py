@@ -55,8 +55,8 @@ def scripts(clients: str) -> Iterator[Script]:
         for feature in FEATURES:
             if SUBSCRIBE in feature.commands and name in feature.said:
                 for value in (b"7", b"true", b"jms-xml"):
-                    said = {b"id": b"1", b"destination": b"/queue/a", feature.said[name].name: value}
-                    yield [(SUBSCRIBE, said)]
+                    word = feature.said[name].name
+                    yield [(SUBSCRIBE, {b"id": b"1", b"destination": b"/queue/a", word: value})]
     yield from conversations()
 
 
