@@ -1,6 +1,7 @@
 """Moves in a running relay: phases on disk, orders over HTTP, and sessions that follow."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +81,14 @@ def test_forward_and_back(file: Path) -> None:
     assert (shown(harness)["followed"], shown(harness)["waiting"]) == (1, 0)
     assert posted(harness, move="orders", phase="next").status == 200
     assert posted(harness, move="orders", phase="done").status == 200
-    assert old.written() == b"UNSUBSCRIBE\nid:0\n\n\0\n"
+    over = re.fullmatch(b"UNSUBSCRIBE\nid:0\nreceipt:(.*)\n\n\0\n", old.written())
+    assert over is not None
     another = RelayHarness(moving(), moves_file=str(file))
     assert shown(another)["phase"] == "done"
     assert posted(harness, move="orders", phase="next").status == 409
     assert posted(harness, move="orders", phase="back").status == 200
+    old.sends(b"RECEIPT\nreceipt-id:%b\n\n\0" % over[1])
+    harness.reactor.advance(AGAIN)
     assert old.written() == SUBSCRIBE + b"\n"
     assert client.ends == []
 
@@ -103,7 +107,7 @@ def test_who_cannot_follow_yet_is_told_again(file: Path) -> None:
     client.sends(b"ACK\nid:1\n\n\0")
     old.written()
     harness.reactor.advance(AGAIN)
-    assert old.written() == b"UNSUBSCRIBE\nid:0\n\n\0\n"
+    assert old.written().startswith(b"UNSUBSCRIBE\nid:0\nreceipt:")
     assert shown(harness)["followed"] == 1
 
 
