@@ -121,11 +121,16 @@ class Party(threading.Thread):
                 self.client.disconnect()
                 return
             except Exception as error:
+                why = str(error)
+                with contextlib.suppress(Exception):  # an ERROR that it has not read yet
+                    if hasattr(self.client, "patience"):
+                        self.client.patience = 1.0
+                        why += str(self.client.receive())
                 with contextlib.suppress(Exception):  # whatever state it is in
                     self.client.drop()
                 if era == self.scene.killed:
                     time.sleep(1)  # it may be known later that the relay is dead
-                if UNKNOWN in str(error):
+                if UNKNOWN in why:
                     self.unknown += 1
                 elif era == self.scene.killed:
                     self.troubles.append(f"{self.name}: {type(error).__name__}: {error}")
