@@ -349,8 +349,10 @@ class Single:
             data = joiner.take(trails=broker.decoder.trails)
             if data:
                 self._outbox.send(self._client, data, now)
-            if (own := session.take_own()) and broker.state is LegState.CONNECTED:
-                self._outbox.send(broker, own, now)
+            if session.own:
+                own = session.take_own()
+                if broker.state is LegState.CONNECTED:
+                    self._outbox.send(broker, own, now)
             if self._resender is not None and self._resender.unconfirmed.committing.late:
                 give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe and link.up:

@@ -828,7 +828,8 @@ class Resender:
                 number = 1
                 for kept in unconfirmed.overdue():
                     self._pass_over(kept)
-                doubts = unconfirmed.doubt(unconfirmed.committing.overdue())
+                doubts = unconfirmed.committing.overdue()
+                unconfirmed.doubt(doubts)
             self._check = None
             if sender is not None and sender.leg.state is not LegState.LEAVING and not self.safe:
                 if number == 1:

@@ -489,7 +489,9 @@ class Unconfirmed:
         self.aside = _NONE_ASIDE
         if self._rows:
             self._unfold()
-        doubts = self.doubt(self.committing.lost())
+        doubts = self.committing.lost()
+        if doubts:
+            self.doubt(doubts)
         if self.owed_receipts:
             asked = Counter(again)
             asked.update(kept.receipt for kept in self._kept.values())
@@ -498,12 +500,11 @@ class Unconfirmed:
                 self.given.append(receipt)
         return doubts
 
-    def doubt(self, doubts: list[bytes | None]) -> list[bytes | None]:
-        """Return these receipts, see `Committing.lost`. The client gets an ERROR in their place."""
+    def doubt(self, doubts: list[bytes | None]) -> None:
+        """Owe these receipts no more, see `Committing.lost`: the client gets an ERROR in their place."""
         for receipt in doubts:
             if receipt is not None:
                 self.settle(receipt)
-        return doubts
 
     def take(self) -> list[Kept]:
         """Forget and return what the new broker must be sent, in the old order. After sending an entry, keep it."""
