@@ -49,6 +49,8 @@ FLUSHED: Final = 1.0
 """At the end, the seconds until the journal has what was sent before."""
 MOST: Final = 100_000
 """How many SENDs wait for their copies, and copies for their SENDs, at a time."""
+DESTINATIONS: Final = 10_000
+"""From how many destinations copies are taken; SENDs to others are not compared."""
 SESSIONS: Final = 20_000
 """How many sessions are followed at a time."""
 PRODUCERS: Final = 10_000
@@ -295,7 +297,8 @@ class Compare:
         self._lacking = inf
         self.others: defaultdict[str, int] = defaultdict(int)
         self.done = False
-        self._destinations = [*dict.fromkeys(destinations)]
+        self._destinations: dict[bytes, str] = {}
+        self._known: set[str] = set()
         self._moves = moves
         self._profile = profile
         self._talk = Talk(limits, reconnect)
@@ -305,6 +308,8 @@ class Compare:
         self._over_at = inf
         self._leaving = self._holding = False
         self._requests: list[Request] = []
+        for each in destinations:
+            self._add(each)
 
     # Inputs
 
@@ -381,10 +386,8 @@ class Compare:
             self.comparison.settled(session, transaction or "", committed=what == _SETTLING[0])
         elif what == _SEND and self._moves(context.listener, destination := headers.get("destination", "")):
             self.comparison.sent((session, number), destination, context.client, transaction, at)
-            if destination not in self._destinations and destination.isprintable():
-                self._destinations.append(destination)
-                if self._talk.up:
-                    self._subscribe(len(self._destinations) - 1)
+            if destination.isprintable():
+                self._add(destination)
         return self._after(now)
 
     def read(self, now: float) -> Sequence[Request]:
@@ -404,16 +407,16 @@ class Compare:
         talk = self._talk
         if frame.command is names.CONNECTED:
             talk.connected(now)
-            for number in range(len(self._destinations)):
-                self._subscribe(number)
+            for id_ in self._destinations:
+                self._subscribe(id_)
         elif frame.command is names.MESSAGE:
             self._came(frame, now)
         elif frame.command is names.RECEIPT:
             receipt = frame.header(names.RECEIPT_ID, V1_2) or b""
             if receipt == _BYE:
                 self._end("")
-            else:
-                self.comparison.watched(self._destinations[int(receipt)], self._epoch + now)
+            elif (destination := self._destinations.get(receipt)) is not None:
+                self.comparison.watched(destination, self._epoch + now)
         elif frame.header(names.MESSAGE_HEADER, V1_2) != BROKER_LOST:
             talk.error, profile = told(frame), self._profile(End.NEW)
             if not (profile.leaves(frame) if talk.up else profile.unavailable(frame)):
@@ -422,8 +425,10 @@ class Compare:
 
     def _came(self, frame: Frame, now: float) -> None:
         headers = frame.headers(V1_2)
-        number = int(first(headers, names.SUBSCRIPTION) or b"0")
-        destination, ack = self._destinations[number], first(headers, names.ACK_HEADER)
+        destination = self._destinations.get(first(headers, names.SUBSCRIPTION) or b"")
+        ack = first(headers, names.ACK_HEADER)
+        if destination is None:
+            return
         self._came_at = now
         mark = Mark.parse(first(headers, COPY) or b"")
         if mark is None:
@@ -435,8 +440,18 @@ class Compare:
         if ack is not None:
             self._write(compose(names.ACK, [(names.ID, ack)], V1_2))
 
-    def _subscribe(self, number: int) -> None:
-        id_, destination = b"%d" % number, self._destinations[number].encode()
+    def _add(self, destination: str) -> None:
+        """Take copies from this destination, too, unless these are too many."""
+        if destination in self._known or len(self._known) >= DESTINATIONS:
+            return
+        id_ = b"%d" % len(self._known)
+        self._known.add(destination)
+        self._destinations[id_] = destination
+        if self._talk.up:
+            self._subscribe(id_)
+
+    def _subscribe(self, id_: bytes) -> None:
+        destination = self._destinations[id_].encode()
         topic = destination.startswith(TOPICS)
         headers = [
             (names.ID, id_),
