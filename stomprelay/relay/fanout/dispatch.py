@@ -241,7 +241,7 @@ class Dispatch:
         """A subscription with this id is about to be made at these targets: its MESSAGEs are not late."""
         for target in targets:
             for member in target.live:
-                member.ended.pop(id, None)
+                member.ended.discard(id)
 
     def _placed_at(self, id: bytes | None, destination: bytes) -> Iterator[tuple[Target, Subscription]]:
         """Yield the targets with an open subscription of this id, or (None) to this destination without an id."""

@@ -58,11 +58,11 @@ class Member:
     broker is lost, the resender keeps these frames.
 
     `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `ended`: ids of
-    subscriptions that a move ended, each with the receipt that confirms it, or b"" if this came. `erred`: the group's
-    last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed something.
-    `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words for a
-    client. `short`: the group missed SENDs while it was `full`. `sole`: since it was last `safe`, it was sent SENDs
-    that no other group has.
+    subscriptions that a move ended. `erred`: the group's last frame was an ERROR that answers no request. `faults`: the
+    broker's errors since it last confirmed something. `given_up`: the group is left out for the rest of the session.
+    `reason`: what went wrong last, in words for a client. `short`: the group missed SENDs while it was `full`. `sole`:
+    since it was last `safe`, it was sent SENDs that no other group has. `_ending`: the receipts of those UNSUBSCRIBEs
+    in `ended` that are still to come.
     """
 
     link: Link
@@ -71,13 +71,14 @@ class Member:
     session: Session = field(init=False)
     blocked: bool = False
     disconnecting: bool = False
-    ended: dict[bytes, bytes] = field(default_factory=dict)
+    ended: set[bytes] = field(default_factory=set)
     erred: bool = False
     faults: int = 0
     given_up: bool = False
     reason: str = ""
     short: bool = False
     sole: bool = False
+    _ending: set[bytes] = field(default_factory=set)
     _there: bool = False
     _waiting: deque[bytes | CumulativeAck] = field(default_factory=deque)
     _size: int = 0
@@ -193,16 +194,17 @@ class Member:
         """End a subscription of the client, because of a move. Raises as `send` does."""
         receipt = self.resender.unconfirmed.ask()
         self.compose(UNSUBSCRIBE, [named, (RECEIPT_HEADER, receipt)])
-        self.ended[subscription.id] = receipt
+        self._ending.add(receipt)
+        self.ended.add(subscription.id)
 
     def answered(self, receipt: bytes) -> None:
         """The broker sent this receipt, or an ERROR that names it."""
-        self.ended = {id: each if each != receipt else b"" for id, each in self.ended.items()}
+        self._ending.discard(receipt)
 
     @property
     def ending(self) -> bool:
         """Whether MESSAGEs may come that the broker sent before a subscription ended: then none is made there."""
-        return any(self.ended.values())
+        return bool(self._ending)
 
     def acknowledge(self, ack: CumulativeAck) -> bool:
         """Record a cumulative ACK or NACK of another broker's delivery. Return whether it concerns this broker."""
@@ -274,7 +276,7 @@ class Member:
         """There is a new broker: reset everything that belonged to the old one."""
         self._there = True
         self.blocked = self.disconnecting = False
-        self.ended = {}
+        self.ended, self._ending = set(), set()
 
     def overdue(self, now: float) -> list[StompError]:
         """Refuse what the broker did not confirm in time. Return errors for COMMITs whose outcome is unknown."""
