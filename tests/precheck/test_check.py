@@ -254,6 +254,26 @@ def test_a_durable_subscription_needs_a_client_id(tmp_path: Path, capsys: Captur
     ]
 
 
+def test_a_durable_subscriber_that_is_away(relay: Relay, tmp_path: Path, capsys: Capture) -> None:
+    """It has no session that follows the move: it is named, so that somebody lets it connect in time."""
+    hello, said = (
+        "CONNECT\nclient-id:%s",
+        "SUBSCRIBE\nid:1\ndestination:/topic/x\nactivemq.subscriptionName:s",
+    )
+    put(tmp_path, *[record(0, context(f"s-{each}", each), hello % each, said) for each in ("here", "away")])
+    durable = subscribed("old", "/topic/x", **{"activemq.subscriptionName": "s"})
+    row = connected(1, listener="main", client_id="here", sent_to=[], subscriptions=[durable])
+    relay.answer(FIRST, listed(row))
+    options = ["--admin", relay.place, "--journal", str(tmp_path)]
+    status, report = reported(capsys, write(tmp_path), *options)
+    assert (status, report["away"]) == (0, {"away": ["/topic/x"]})
+    assert (
+        "must be connected once in both, and once in new\n  away: /topic/x\n"
+        in checked(capsys, write(tmp_path), *options)[1]
+    )
+    assert reported(capsys, write(tmp_path), "--no-sessions", *options[2:])[1]["away"] == {}
+
+
 def test_many_names_at_one_destination(tmp_path: Path, capsys: Capture) -> None:
     """More reasons than are shown are not more destinations."""
     said = "SUBSCRIBE\nid:1\ndestination:/topic/x\nactivemq.subscriptionName:s"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from stomprelay.relay.model.features import SELECTORS
+from stomprelay.relay.model.mapping import DURABLE
 from stomprelay.relay.model.usage import NACKING, NAMES, Finding, Verdict
 from stomprelay.wire.errors import visible
 
@@ -84,7 +85,8 @@ class Login(NamedTuple):
 @dataclass
 class Report:
     """All that was found. `old`, `new`: the upstreams; `products`: theirs. `open`: what keeps the move from beginning,
-    apart from findings and logins. `looked`: what was looked at. `unlooked`: what was not.
+    apart from findings and logins. `looked`: what was looked at. `unlooked`: what was not. `connected`: the clients
+    that are connected now; None: that was not looked at.
     """
 
     old: str
@@ -93,6 +95,7 @@ class Report:
     open: list[str] = field(default_factory=list)
     looked: list[str] = field(default_factory=list)
     unlooked: list[str] = field(default_factory=list)
+    connected: set[str] | None = None
     uses: dict[Key, Use] = field(default_factory=dict)
     extras: dict[tuple[str, str], Extra] = field(default_factory=dict)
     logins: list[Login] = field(default_factory=list)
@@ -112,6 +115,17 @@ class Report:
         """Whether nothing would be refused, and everything is decided."""
         refused = any(each.accepted is False for each in self.logins)
         return not (self.open or refused or any(verdict in BLOCKING for _, _, verdict, _ in self.uses))
+
+    @property
+    def away(self) -> dict[str, list[str]]:
+        """The destinations of durable subscribers that are not connected now, by client. No session of theirs follows
+        the move; what comes to NEW before they were connected there is not kept for them.
+        """
+        found: dict[str, dict[bytes, None]] = {}
+        for (client, feature, _, _), use in self.uses.items():
+            if feature == DURABLE and self.connected is not None and client not in self.connected:
+                found.setdefault(client, {}).update(use.places)
+        return {client: [_text(each) for each in places] for client, places in sorted(found.items())}
 
     def _line(self, setting: str) -> str:
         return f"[upstream.{self.new}.map] {setting}" if setting else ""
@@ -140,6 +154,7 @@ class Report:
             "looked_at": self.looked,
             "not_looked_at": self.unlooked,
             "findings": found,
+            "away": self.away,
             "logins": [each._asdict() for each in self.logins],
         }
         return json.dumps(whole)
@@ -163,6 +178,9 @@ class Report:
                 yield f"  {self._sentence(client, feature, verdict, use)}"
                 if setting and verdict is not Verdict.MAPPED:
                     yield f"      {self._line(setting)}"
+        if away := self.away:
+            yield "durable subscribers that are away: each must be connected once in both, and once in new"
+            yield from [f"  {client}: {', '.join(places)}" for client, places in away.items()]
         if (whole := self._whole()) is not None:
             yield f"all that clients use would be allowed by\n      {whole}"
         if self.logins:

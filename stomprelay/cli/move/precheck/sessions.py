@@ -33,6 +33,7 @@ def read(
                 _add(row, judge, concerns, report, old)
         except (LookupError, TypeError, AttributeError, ValueError):
             raise AdminError("the relay does not show subscriptions: is it of an older version?") from None
+    report.connected = clients
     report.looked.append(
         f"{count} session{'' if count == 1 else 's'} of {len(clients)} client{'' if len(clients) == 1 else 's'}"
         " now: subscriptions and the latest destinations of SENDs"

@@ -1,0 +1,1 @@
+`stomprelay move check` names durable subscribers that are not connected, because no session of theirs follows a move.
