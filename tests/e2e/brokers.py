@@ -177,7 +177,8 @@ class RabbitMQ(Broker):
         """Return how it calls its STOMP connections, those over WebSocket, too, which it does not list: `HOST:PORT ->
         HOST:PORT` in Erlang's terms.
         """
-        return self._asked("eval", "[element(2, process_info(P, dictionary)) || P <- rabbit_direct:list()].")
+        found = "[D || P <- rabbit_direct:list(), {dictionary, D} <- [process_info(P, dictionary)]]."
+        return self._asked("eval", found)  # a process that has just ended has no dictionary
 
     @contextlib.contextmanager
     def without_majority(self, queue: str) -> Iterator[None]:

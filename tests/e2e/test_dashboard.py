@@ -216,7 +216,7 @@ def test_figures_that_are_old(browser: Any, tmp_path: Path) -> None:
         assert found.title().startswith("stale")
         running.child.send(signal.SIGCONT)
         found.wait_for_selector("#fresh[data-state=live]")
-        assert found.locator("#stale").is_hidden()
+        found.wait_for_selector("#stale", state="hidden")
 
 
 @pytest.mark.ci
@@ -500,7 +500,7 @@ def test_without_javascript(browser: Any, shown: MadeUp) -> None:
 def test_roles(browser: Any, shown: MadeUp) -> None:
     """Tables stay tables for who hears them, also where they are laid out as cards; what changes state is told."""
     with looking(browser, shown.url, viewport={"width": PHONE, "height": 844}) as found:
-        assert found.get_by_role("table", name="Sessions").get_by_role("row").count() == 26
+        assert found.get_by_role("table", name="Sessions", exact=True).get_by_role("row").count() == 26
         assert found.get_by_role("button", name="End relay-0a1b2c3d-7", exact=True).count() == 1
         assert found.locator("#stale[role=alert]").count() == 1
         assert found.locator("#notice[role=status], #state[role=status]").count() == 2

@@ -43,6 +43,7 @@ def followed(running: Fleet) -> bool:
     return bool(move["followed"] == move["sessions"])
 
 
+@pytest.mark.ci
 def test_under_load(moving: Fleet, client: Callable[[LibraryFacts], Client], queue: str) -> None:
     """There and back, and what was confirmed is received once; the clients see nothing of it."""
     producers = [Producer("stomp.py", client(STOMP_PY), moving.port, "1.2", queue)]

@@ -127,6 +127,7 @@ def test_both_sides_are_the_same(shadow: Shadow) -> None:
         assert client.bodies(2) == [b"no copy", b"last"]
 
 
+@pytest.mark.ci
 def test_a_broker_that_does_not_keep_what_it_was_sent(shadow: Shadow) -> None:
     """A body that is another one, a message that is missing, two in the wrong order, and one that is there twice."""
 

@@ -853,7 +853,7 @@ def travel(
     return found
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_from_product_to_product(scene: Scene) -> None:
     """Nobody is killed: each message comes once, each request is answered, and each client stays connected."""
     found = travel(scene, ORDERS, lambda old, new: None)
