@@ -96,7 +96,8 @@ class Reader:
         self.client.acknowledge(frame)
         self.frames.append(frame)
         if body(frame) in self.bodies:
-            assert headers(frame).get(b"relay-resent") == b"true" or body(frame) in self.unsure, frame
+            marks = [headers(frame).get(each) for each in (b"relay-resent", b"redelivered")]
+            assert b"true" in marks or body(frame) in self.unsure, frame
         else:
             self.bodies.append(body(frame))
 
