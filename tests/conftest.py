@@ -29,7 +29,7 @@ settings.register_profile(
 settings.register_profile(
     "deep",
     deadline=None,
-    max_examples=50 if _CI else 250,  # CI has twenty minutes, and draws the same ones each time
+    max_examples=25 if _CI else 250,  # CI has fifteen minutes, and draws the same ones each time
     database=None,
     derandomize=_CI,
     print_blob=True,

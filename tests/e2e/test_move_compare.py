@@ -66,7 +66,7 @@ def result(command: Child, status: int) -> dict[str, Any]:
     return told
 
 
-@pytest.fixture(params=["rabbitmq", pytest.param("artemis", marks=pytest.mark.ci)])
+@pytest.fixture(params=["rabbitmq", pytest.param("artemis", marks=pytest.mark.long)])
 def shadow(request: pytest.FixtureRequest, tmp_path: Path, activemq: Broker, queue: str) -> Iterator[Shadow]:
     """Run a relay before an ActiveMQ, from which all queues are to move to another broker."""
     new: Broker = request.getfixturevalue(request.param)
