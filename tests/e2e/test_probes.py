@@ -77,9 +77,7 @@ longest_pause = 0.2
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize(
-    "count", [pytest.param(500, marks=pytest.mark.brief), pytest.param(10_000, marks=pytest.mark.deep)]
-)
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.long)])
 def test_many_scrapes(tmp_path: Path, count: int) -> None:
     """They leave nothing behind but what the first few did."""
     metrics = free_port()

@@ -127,7 +127,7 @@ def test_a_migration_that_is_killed_goes_on(
     assert not [each for each in schemas if {"at", "offset"} & set(each.names)]
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_a_migration_of_delta_that_is_killed_goes_on(
     with_delta: SparkSession, few: None, recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
