@@ -145,6 +145,11 @@ class Comparison:
         return sorted(self._counts.values(), key=lambda each: (each.destination, each.producer))
 
     @property
+    def equal(self) -> bool:
+        """Whether both sides are the same."""
+        return all(each.equal for each in self._counts.values())
+
+    @property
     def crowded(self) -> bool:
         """Whether no more copies should be taken until more of the journal was read."""
         return len(self._came) * 2 > self._most

@@ -76,7 +76,7 @@ class Close(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Stop reading from OLD (`on`), or read from it again."""
+    """Stop reading from the end that gives messages (`on`), or read from it again."""
 
     on: bool
 
@@ -88,7 +88,7 @@ class Wake(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The drain is over; see `Drain.reason`."""
+    """It is over; see `reason` of the drain or of the comparison."""
 
 
 Request = Open | Write | Close | Hold | Wake | Done

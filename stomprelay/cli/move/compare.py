@@ -83,7 +83,6 @@ def _run(options: argparse.Namespace) -> int:
         print(f"stomprelay: {error}", file=sys.stderr)
         return 2
     core, damages = done.core, done.follower.damages
-    equal = all(each.equal for each in core.comparison.counts)
     if not core.reason and not core.comparison.counts:
         core.reason = "no copy came, and the journal has no SEND of the move in this time"
     for line in [_told(core, damages)] if options.json else _lines(core, damages):
@@ -91,7 +90,7 @@ def _run(options: argparse.Namespace) -> int:
     if core.reason:
         print(f"stomprelay: not compared: {core.reason}", file=sys.stderr)
         return 2
-    return 0 if equal else 1
+    return 0 if core.comparison.equal else 1
 
 
 def _compared(options: argparse.Namespace, config: Config) -> "Comparing":
@@ -173,17 +172,15 @@ def _lines(core: Compare, damages: int) -> Iterator[str]:
     }
     yield from [f"{count} {what}" for what, count in notes.items() if count]
     if not core.reason:
-        equal = all(each.equal for each in counts)
-        yield "both sides are the same" if equal else "the sides are not the same"
+        yield "both sides are the same" if core.comparison.equal else "the sides are not the same"
 
 
 def _told(core: Compare, damages: int) -> str:
-    counts = core.comparison.counts
     return json.dumps(
         {
-            "same": not core.reason and all(each.equal for each in counts),
+            "same": not core.reason and core.comparison.equal,
             "reason": core.reason,
-            "counts": [asdict(each) for each in counts],
+            "counts": [asdict(each) for each in core.comparison.counts],
             "others": core.others,
             "unknown": core.comparison.unknown,
             "uncompared": core.comparison.uncompared,
