@@ -106,7 +106,7 @@ class Spelling:
         self, run: Run, drop: tuple[bytes, ...] = (), names: tuple[bytes, ...] = (), values: bytes = b""
     ) -> bool:
         """Change the run to the target's spelling, without the headers `drop`, and with headers of these `names` and
-        `values` in front. Return whether that is possible.
+        `values` in front: see `Spelled`. Return whether that is possible.
         """
         if run.plain and not drop and not names:
             return True
@@ -630,7 +630,14 @@ class Bridge:
         values = b"".join([b"%b\n" % self.target.encode(value) for _, value in added])
         same = place == read[0]
         spelled = line if same else self.target.encode(place) + b"\n"
-        made = SpelledPlace(spelled, tuple([name for name, _ in added]), values, same)
+        names = tuple([name for name, _ in added])
+        stripped = self.stripped if command is MESSAGE else ()
+        if max(len(names), len(stripped)) > _MOST_SPELLED:
+            return None
+        alone = Spelled(stripped, names, values)
+        if not same:
+            alone = Spelled((DESTINATION, *stripped), (DESTINATION, *names), spelled + values)
+        made = SpelledPlace(spelled, names, values, same, alone)
         if self.spoken is not None and len(line) <= LONGEST and not self.spoken.own(read[0]):
             if len(self._places) >= _MOST_PLACES:
                 self._places.clear()
@@ -664,9 +671,10 @@ class Bridge:
         drop, names, values = run.added
         if not names:
             return run.asking(receipts)
-        lines, width = values.split(b"\n"), len(names)
+        lines, width = values.split(b"\n")[:-1], len(names)
+        step = 0 if len(lines) == width else width
         said = [
-            b"\n".join([receipt, *lines[at * width : (at + 1) * width], b""])
+            b"\n".join([receipt, *lines[at * step : at * step + width], b""])
             for at, receipt in enumerate(receipts)
         ]
         if (
@@ -1175,7 +1183,9 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool, alike: bool) -
 
 
 class Spelled(NamedTuple):
-    """Headers that frames of a run lose, and names and values of headers that they get: see `Spelling.respell`."""
+    """Headers that frames of a run lose, and names of headers that they get. `values`: the values of the new headers,
+    each with an LF behind it: those of one frame if all frames get the same, otherwise those of each frame in turn.
+    """
 
     drop: tuple[bytes, ...] = ()
     names: tuple[bytes, ...] = ()
@@ -1189,13 +1199,15 @@ _MOST_SPELLED: Final = 14
 
 class SpelledPlace(NamedTuple):
     """How a run's frames with one destination are said to the other side. `place`: the destination there, with its LF.
-    `names`: further headers; `values`: their values, each with its LF. `same`: the destination stays as it is.
+    `names`: further headers; `values`: their values, each with its LF. `same`: the destination stays as it is. `alone`:
+    how a run is said whose frames all have this destination.
     """
 
     place: bytes
     names: tuple[bytes, ...]
     values: bytes
     same: bool
+    alone: Spelled
 
 
 def _spelled(command: bytes, values: bytes, count: int, bridge: Bridge, session: Session) -> Spelled | None:
@@ -1203,25 +1215,22 @@ def _spelled(command: bytes, values: bytes, count: int, bridge: Bridge, session:
     looked at.
     """
     first = values[: values.find(b"\n") + 1]
-    lines = [first] if values == first * count else [each + b"\n" for each in values.split(b"\n")[:-1]]
+    if values == first * count:
+        single = bridge.spelled_place(command, first, session)
+        return None if single is None else single.alone
+    lines = [each + b"\n" for each in values.split(b"\n")[:-1]]
     found: dict[bytes, SpelledPlace] = {}
     for line in dict.fromkeys(lines):
         spelled = bridge.spelled_place(command, line, session)
         if spelled is None:
             return None
         found[line] = spelled
-    names = found[first].names
-    if len(found) > 1 and any(each.names != names for each in found.values()):
+    if any(each.names != found[first].names for each in found.values()):
         return None
-    changed = () if all(each.same for each in found.values()) else (DESTINATION,)
-    stripped = bridge.stripped if command is MESSAGE else ()
-    if max(len(names), len(stripped)) > _MOST_SPELLED:
-        return None
-    if not changed and not names:
-        return Spelled(stripped) if stripped else _AS_SPELLED
-    made = {line: each.place + each.values if changed else each.values for line, each in found.items()}
-    said = made[first] * count if len(lines) == 1 else b"".join([made[line] for line in lines])
-    return Spelled((*changed, *stripped), (*changed, *names), said)
+    other = next((each for each in found.values() if not each.same), None)
+    made = {line: each.values if other is None else each.place + each.values for line, each in found.items()}
+    drop, names, _ = (other or found[first]).alone
+    return Spelled(drop, names, b"".join([made[line] for line in lines]))
 
 
 def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:

@@ -24,6 +24,6 @@ class Speller:
     ) -> tuple[bytes, int, int] | None:
         """Return the frames from `start` on in the other spelling, and two offsets in the result: where the last frame
         starts, and where its header lines start. Each frame loses its headers `drop`, and gets headers of these `names`
-        in front of its own. `values`: the values of the new headers, frame by frame, each with an LF behind it. Return
-        None if the tables lack a byte or an escape of a frame.
+        in front of its own. `values`: the values of the new headers, each with an LF behind it, frame by frame, or
+        those of one frame if all get the same. Return None if the tables lack a byte or an escape of a frame.
         """

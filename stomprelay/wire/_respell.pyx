@@ -131,9 +131,11 @@ cdef class Speller:
         cdef Name[NAMES] drops, adds
         cdef int dropped = point(drops, drop), added = point(adds, names), number
         cdef Text value = <Text>PyBytes_AS_STRING(values), rest = value + PyBytes_GET_SIZE(values), stop
-        if count == 0 or values.count(b"\n") != count * added or not (added == 0 or values.endswith(b"\n")):
+        cdef Py_ssize_t given = values.count(b"\n"), block = 0
+        if count == 0 or given not in (added, count * added) or not (added == 0 or values.endswith(b"\n")):
             raise ValueError("not as many values as headers for the frames")
-        size = PyBytes_GET_SIZE(values) + part[count - 1].after - start
+        cdef bint same = given == added
+        size = PyBytes_GET_SIZE(values) * (count if same else 1) + part[count - 1].after - start
         for number in range(added):
             size += count * (adds[number].size + 1)
         for i in range(count):
@@ -141,18 +143,21 @@ cdef class Speller:
         cdef PyObject *made = new_bytes(NULL, size)
         cdef unsigned char *first = <unsigned char *>text_of(made)
         cdef unsigned char *out = first
-        cdef Py_ssize_t last = 0, head = 0
+        cdef Py_ssize_t head = 0, last = start if count == 1 else part[count - 2].after
         for i in range(count):
-            last = out - first
             out = copied(out, text, at, part[i].head)
             head = out - first
-            for number in range(added):
-                out = copied(out, adds[number].text, 0, adds[number].size)
-                out[0] = c":"
-                stop = <Text>memchr(value, c"\n", rest - value) + 1
-                out = copied(out + 1, value, 0, stop - value)
-                value = stop
             at = part[i].head
+            if i and same:
+                out = copied(out, first, part[0].head - start, block)
+            else:
+                for number in range(added):
+                    out = copied(out, adds[number].text, 0, adds[number].size)
+                    out[0] = c":"
+                    stop = <Text>memchr(value, c"\n", rest - value) + 1
+                    out = copied(out + 1, value, 0, stop - value)
+                    value = stop
+                block = out - first
             size = part[i].body - 1 - at
             if dropped or not self.alike or memchr(text + at - 2, c"\r", size + 2) or memchr(text + at, c"\\", size):
                 out = self.lines(out, text, at, at + size, False, drops, dropped) if text[at - 2] != c"\r" else NULL
@@ -160,9 +165,8 @@ cdef class Speller:
                     drop_reference(made)
                     return None
                 at += size
-            out = copied(out, text, at, part[i].after)
-            at = part[i].after
-        return bytes_up_to(made, out - first), last, head
+        out = copied(out, text, at, part[count - 1].after)
+        return bytes_up_to(made, out - first), head - (part[count - 1].head - last), head
 
     cdef unsigned char *lines(
         self, unsigned char *out, Text text, Py_ssize_t at, Py_ssize_t end, bint bare, const Name[NAMES] drop, int dropped

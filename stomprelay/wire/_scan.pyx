@@ -59,6 +59,7 @@ cdef enum:
     WANTS = 8           # the most headers whose values a rule wants
     DIGITS = 18         # the most digits of a content-length
     SECRETS = 32        # the most names of headers whose values are not recorded
+    GATHERED = 1024     # the most bytes that are kept before they are copied to a bytearray
     SIZES = 3 * 256     # sizes of frames of a recorded run, before they are copied to a bytearray
 
 cdef Py_ssize_t _MOST = 1 << 62
@@ -460,6 +461,11 @@ cdef struct Parts:
     Py_ssize_t head, body, after
 
 
+cdef struct Gathered:
+    Py_ssize_t size
+    unsigned char[GATHERED] text
+
+
 cpdef Py_ssize_t place_of(kind, name) except -1:
     """Return the offset of the slot of this name in objects of this class. Raises `TypeError` if it is no slot."""
     slot = kind.__dict__[name]
@@ -501,6 +507,18 @@ cdef inline int append(bytearray to, Text text, Py_ssize_t size) except -1:
     cdef Py_ssize_t known = PyByteArray_GET_SIZE(to)
     PyByteArray_Resize(to, known + size)
     memcpy(PyByteArray_AS_STRING(to) + known, text, size)
+    return 0
+
+
+cdef inline int gather(Gathered *last, bytearray to, Text text, Py_ssize_t size) except -1:
+    """Append with few changes of `to`: the last bytes stay in `last`, which the caller has to append at the end."""
+    if size > GATHERED - last.size:
+        append(to, last.text, last.size)
+        last.size = 0
+        if size > GATHERED:
+            return append(to, text, size)
+    memcpy(last.text + last.size, text, size)
+    last.size += size
     return 0
 
 
@@ -585,6 +603,7 @@ cdef class Scanner:
         cdef const Command *command = found.command
         cdef Py_ssize_t start = at, last = at, head = found.head, after = at, count = 0
         cdef Parts place
+        cdef Gathered last_values, last_parts
         cdef bytearray values = bytearray()
         cdef bytearray parts = bytearray() if command.parts else None
         cdef bint plain = True
@@ -593,14 +612,15 @@ cdef class Scanner:
         cdef bytearray aside = None
         cdef uint32_t sizes[SIZES]
         cdef int known = 0
+        last_values.size = last_parts.size = 0
         while True:
             for number in range(command.wants):
                 span = &found.values[number]
                 if span.start:
-                    append(values, text + span.start, span.end + 1 - span.start)
+                    gather(&last_values, values, text + span.start, span.end + 1 - span.start)
             if command.parts:
                 place = Parts(found.head, found.body, found.after)
-                append(parts, <Text>&place, sizeof(place))
+                gather(&last_parts, parts, <Text>&place, sizeof(place))
             if self.facts.keeps:
                 if known == SIZES:
                     if aside is None:
@@ -619,6 +639,9 @@ cdef class Scanner:
                 break
             if found.command != command or not passes(found):
                 break
+        append(values, last_values.text, last_values.size)
+        if command.parts:
+            append(parts, last_parts.text, last_parts.size)
         kept = None
         if aside is not None:
             append(aside, <Text>sizes, 4 * known)

@@ -436,6 +436,10 @@ def test_receipts_of_the_relays_own(cut: Cut) -> None:
     assert re.findall(rb"\ndestination:([^\n]*)", read) == [b"/queue/a%2Fb", b"/queue/plain", b"/queue/a%2Fb"]
     moves(play)
     assert re.findall(rb"\ndestination:([^\n]*)", play.broker_reads()).count(b"/queue/a%2Fb") == 2
+    play.client_says(send(b"4", b"/queue/a/b") + send(b"5", b"/queue/a/b"))
+    read = play.broker_reads()
+    assert re.findall(rb"\nreceipt:relay-session-receipt-(\d)\n", read) == [b"7", b"8"]
+    assert read.count(b"\ndestination:/queue/a%2Fb\n") == 2
 
 
 def test_the_same_expiry_later() -> None:
