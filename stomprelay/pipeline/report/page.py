@@ -196,7 +196,7 @@ _FILTERS: Final = (
     *(capital, colour, passed, per_second, plot.spark, seen, silence),
 )
 _FUNCTIONS: Final = (
-    *(plot.outages, plot.placed, plot.waits),
+    *(plot.outages, plot.waits),
     *(plot.fitting, plot.linear, plot.meanwhile, plot.percentile_paths, plot.stack, plot.totals, plot.y),
     *(band_kinds, bold, css_labels, indicators.change, indicators.notable),
     *(text.count, text.timed),

@@ -7,7 +7,7 @@ size. So the same drawing fits a phone and a wide screen.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Final
 
 from stomprelay.pipeline.report import text
@@ -81,8 +81,8 @@ def fitting(values: Iterable[float]) -> Scale:
 
 @dataclass(frozen=True)
 class TimeBand:
-    """A part of the time axis that is marked behind a chart. `kind`: its CSS class. `title`: its words in the legend.
-    `about`: the words that are shown when the user points at it.
+    """A part of the time axis that is marked behind a chart, or a bar. `kind`: its CSS classes. `title`: its words in
+    the legend. `about`: the words that are shown when the user points at it, if they are others.
     """
 
     since: Micros
@@ -247,86 +247,35 @@ def spark(values: Sequence[int]) -> str:
 
 # Bars on the axis of time: outages of brokers, and waits of stuck consumers
 
-_ROOM: Final = 0.22
-"""The share of a wide chart's width that must be free beside a bar for its note."""
-_NARROW: Final = 0.55
-"""The share of a narrow chart's width that must be free beside a bar for its note."""
-_LATE: Final = 0.7
-"""A bar that ends to the right of this share of the width has its note on its left, if there is room."""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar with CSS classes `kind`. If there is room, `note` is beside it. `title` is shown when it is pointed at."""
-
-    since: Micros
-    until: Micros
-    kind: str
-    note: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A bar with its place: `left` and `right` are shares of the width. `beside`: the CSS classes of the bar's note;
-    empty if there is no room for the note. The note is at the share `at` of the width, measured from the edge `side`.
-    """
-
-    left: float
-    right: float
-    kind: str
-    title: str
-    note: str
-    beside: str = ""
-    side: str = "left"
-    at: float = 0.0
-
-
-def placed(span: Span, bars: Sequence[Bar]) -> Iterator[Placed]:
-    """Yield the bars that are in the span, cut at its ends, with their notes where there is room."""
-    seen = [bar for bar in bars if bar.until >= span.since and bar.since < span.until]
-    taken = 0.0
-    for bar, following in zip_longest(seen, seen[1:]):
-        left, right = span.place(bar.since), span.place(bar.until)
-        beside, side, at = "", "left", right
-        free = (span.place(following.since) if following else 1.0) - right
-        if free >= _ROOM and right < _LATE:
-            beside = "note fits" if free >= _NARROW else "note"
-            taken = right + _ROOM
-        else:
-            if left - taken >= _ROOM:
-                beside = "note before fits" if len(seen) == 1 and left >= _NARROW else "note before"
-                side, at = "right", 1 - left
-            taken = right
-        yield Placed(left, right, bar.kind, bar.title, bar.note, beside, side, at)
-
 
 def outages(
     span: Span, failovers: Sequence[Failover]
-) -> Sequence[tuple[tuple[str | None, str], Sequence[Bar]]]:
+) -> Sequence[tuple[tuple[str | None, str], Sequence[TimeBand]]]:
     """Return for each upstream and broker the bars of the broker's outages."""
-    rows: dict[tuple[str | None, str], list[Bar]] = {}
+    rows: dict[tuple[str | None, str], list[TimeBand]] = {}
     for one in failovers:
         silence = "" if one.silence_longest is None else f" · {text.duration(one.silence_longest)}"
-        note = f"{text.plural(one.sessions, 'session')}{silence}"
-        title = f"{text.visible(one.broker)}, {text.clock(one.began, 'full')} UTC, {one.lasted}: {note}, "
-        title += f"{text.count(one.resent)} frames sent again"
+        title = f"{text.visible(one.broker)}, {text.clock(one.began, 'full')} UTC, {one.lasted}: "
+        title += (
+            f"{text.plural(one.sessions, 'session')}{silence}, {text.count(one.resent)} frames sent again"
+        )
         kind = ("planned" if one.planned else "outage") + ("" if one.ended else " open")
         rows.setdefault((one.upstream, one.broker), []).append(
-            Bar(one.began, one.ended or span.until, kind, note, title)
+            TimeBand(one.began, one.ended or span.until, kind, title)
         )
     return list(rows.items())
 
 
-def waits(span: Span, stuck: Sequence[Stuck]) -> Iterator[tuple[tuple[Stuck, str | None], Sequence[Bar]]]:
+def waits(
+    span: Span, stuck: Sequence[Stuck]
+) -> Iterator[tuple[tuple[Stuck, str | None], Sequence[TimeBand]]]:
     """For each stuck subscription and each of its brokers yield the bars of the waits."""
     for one in stuck:
         for broker, episodes in one.by_broker.items():
             bars = []
             for each in episodes:
                 end = each.end(span)
-                note = f"{text.duration(end - each.since)} · {text.plural(each.deliveries, 'delivery', 'deliveries')}"
                 title = f"{text.visible(one.client or '')}: from {text.clock(each.since, 'full')} "
                 title += f"to {text.clock(each.until, 'full')} UTC" if each.until else "UTC, not over"
-                bars.append(Bar(each.since, end, "stuck" if each.until else "stuck open", note, title))
+                bars.append(TimeBand(each.since, end, "stuck" if each.until else "stuck open", title))
             yield (one, broker), bars
