@@ -18,7 +18,7 @@ from stomprelay.config.auth import read as read_auth
 from stomprelay.config.listener import read as read_listener
 from stomprelay.config.listener import read_move, read_route, read_rule, routed, ruled
 from stomprelay.config.settings import SETTINGS
-from stomprelay.config.table import ConfigError, ConfigTable, deepest
+from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved, places
 from stomprelay.config.upstream import read as read_upstream
@@ -40,9 +40,6 @@ BODIES: Final = 4
 """The memory for all clients must have room for at least this number of bodies of the largest size. Memory counts as
 short when three quarters of it are used.
 """
-DEPTH: Final = 16
-"""The largest depth of nested arrays and inline tables. No setting needs more than two."""
-
 COMMAND_LINE: Final = "command line"
 
 
@@ -152,13 +149,12 @@ def upstream_at(name: str, uri: str) -> Upstream:
 
 
 def _table(path: str, text: str) -> ConfigTable:
-    if line := deepest(text, DEPTH):
-        raise ConfigError(f"{path}: is nested too deeply (at line {line})")
     try:
         values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        reason = str(error) or type(error).__name__
-        raise ConfigError(f"{path}: is not TOML: {' '.join(reason.split())}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested too deeply") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: is not TOML: {' '.join(str(error).split())}") from None
     return ConfigTable(path, os.path.dirname(os.path.abspath(path)), values)
 
 

@@ -28,24 +28,6 @@ def _spelled(path: Iterable[str | int]) -> str:
     return "".join(steps).removeprefix(".")
 
 
-_TOKEN: Final = re.compile(
-    r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]''', re.DOTALL
-)
-"""Matches a string or a comment (brackets in these do not count), a bracket, or the end of a line."""
-_OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
-
-
-def deepest(text: str, most: int) -> int:
-    """Return the first line with more than `most` open brackets, or 0. The TOML parser fails at too many brackets."""
-    line, depth = 1, 0
-    for token in _TOKEN.finditer(text):
-        depth = max(depth + _OPENS.get(token[0], 0), 0)
-        if depth > most:
-            return line
-        line += token[0].count("\n")
-    return 0
-
-
 class ConfigError(Exception):
     """A mistake in a configuration. The caller shows its text: one line that names the file and the key."""
 

@@ -3,10 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, RLock, Thread
-from typing import TYPE_CHECKING, Any, Final, TextIO
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from typing import Any, Final, TextIO
 
 AFTER: Final = 2.0
 """Seconds after which a bar is shown."""
@@ -113,49 +110,6 @@ class ProgressBar:
             if self.live:
                 thread.join()
             self.end()
-
-
-class Tasks:
-    """Counts the tasks of Spark's jobs that begin from now on. Spark plans more tasks while it runs."""
-
-    def __init__(self, spark: "SparkSession") -> None:
-        self._tracker = spark.sparkContext.statusTracker()
-        self._over: dict[int, int] = dict.fromkeys(self._jobs(), 0)
-
-    def counted(self) -> tuple[int, int]:
-        """Return how many tasks are done, and how many are planned in all."""
-        done = planned = 0
-        for job in self._jobs():
-            if job not in self._over:
-                found = self._tracker.getJobInfo(job)
-                stages = (
-                    [] if found is None else [self._tracker.getStageInfo(each) for each in found.stageIds]
-                )
-                counts = [(one.numCompletedTasks, one.numTasks) for one in stages if one is not None]
-                if found is not None and found.status != "RUNNING":
-                    # The tasks that were planned and left out need not be done.
-                    self._over[job] = sum(finished for finished, _ in counts)
-                    continue
-                done += sum(finished for finished, _ in counts)
-                planned += sum(tasks for _, tasks in counts)
-        before = sum(self._over.values())
-        return before + done, before + planned
-
-    def _jobs(self) -> list[int]:
-        return list(self._tracker.getJobIdsForGroup(None))
-
-
-@contextmanager
-def tasks(out: TextIO, name: str, spark: "SparkSession") -> Iterator[ProgressBar]:
-    """Draw a bar of Spark's tasks while the context is entered. The value of the context is the bar."""
-    bar = ProgressBar(out, "tasks")
-    if not bar.live:
-        yield bar
-        return
-    counting = Tasks(spark)
-    bar.begin(name)
-    with bar.going(lambda: bar.set(*counting.counted())):
-        yield bar
 
 
 def octets(count: float) -> str:

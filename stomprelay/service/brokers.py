@@ -184,20 +184,6 @@ class Outage(NamedTuple):
     failed: int
     reason: str
 
-    def joined(self, other: "Outage") -> "Outage":
-        """Join this outage with `other`, the same outage in another process, and return the result."""
-        over = self.ended is not None and other.ended is not None
-        return self._replace(
-            began=min(self.began, other.began),
-            ended=max(self.ended or 0.0, other.ended or 0.0) if over else None,
-            down=self.down or other.down,
-            lost=self.lost + other.lost,
-            elsewhere=self.elsewhere + other.elsewhere,
-            waited=self.waited + other.waited,
-            failed=self.failed + other.failed,
-            reason=self.reason or other.reason,
-        )
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Trouble:

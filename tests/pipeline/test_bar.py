@@ -6,14 +6,11 @@ import re
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
-from pyspark.sql import SparkSession
 
 from stomprelay.pipeline import bar as bars
-from stomprelay.pipeline.bar import ProgressBar, Tasks, octets, spelled, tasks
+from stomprelay.pipeline.bar import ProgressBar, octets, spelled
 from tests.pipeline.follow.test_progress import Terminal
 
 SETUP = Path(__file__).parents[2] / "setup.cfg"
@@ -115,63 +112,6 @@ def test_another_thread_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "100/1000" in out.getvalue()
     assert "300/1000" in out.getvalue()
     assert out.screen == [""]
-
-
-class Tracker:
-    """Spark's status tracker, as far as it is asked."""
-
-    def __init__(self) -> None:
-        self.jobs: dict[int, tuple[str, list[int]]] = {}
-        self.stages: dict[int, tuple[int, int]] = {}
-
-    def getJobIdsForGroup(self, _: None) -> list[int]:  # noqa: N802 - Spark's
-        return sorted(self.jobs, reverse=True)
-
-    def getJobInfo(self, job: int) -> Any:  # noqa: N802 - Spark's
-        status, stages = self.jobs[job]
-        return SimpleNamespace(status=status, stageIds=stages)
-
-    def getStageInfo(self, stage: int) -> Any:  # noqa: N802 - Spark's
-        if stage not in self.stages:
-            return None
-        done, planned = self.stages[stage]
-        return SimpleNamespace(numCompletedTasks=done, numTasks=planned)
-
-
-def test_tasks_of_spark() -> None:
-    """Those of jobs that began after it was asked first; what a job left out is not waited for."""
-    tracker = Tracker()
-    tracker.jobs, tracker.stages = {0: ("SUCCEEDED", [0])}, {0: (9, 9)}
-    spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker)))
-    counting = Tasks(spark)
-    assert counting.counted() == (0, 0)
-    tracker.jobs[1] = ("RUNNING", [1, 2, 3])
-    tracker.stages |= {1: (4, 4), 2: (1, 6)}
-    assert counting.counted() == (5, 10)
-    tracker.jobs[1] = ("SUCCEEDED", [1, 2, 3])
-    tracker.stages[2] = (5, 6)
-    tracker.jobs[2] = ("RUNNING", [4])
-    tracker.stages[4] = (0, 2)
-    assert counting.counted() == counting.counted() == (9, 11)
-
-
-@pytest.mark.spark
-def test_tasks_of_a_query(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark itself knows them."""
-    monkeypatch.setattr(bars, "OFTEN", 0.01)
-    counting = Tasks(spark)
-    assert spark.range(0, 10, 1, 7).count() == 10
-    done, planned = counting.counted()
-    assert done == planned >= 7
-    out = Terminal()
-    with tasks(out, "query", spark):
-        spark.range(0, 10, 1, 7).selectExpr("java_method('java.lang.Thread', 'sleep', 20L)").collect()
-    assert "query" in out.getvalue()
-    assert out.screen == [""]
-    quiet = io.StringIO()
-    with tasks(quiet, "query", spark):
-        spark.range(3).count()
-    assert quiet.getvalue() == ""
 
 
 def test_what_draws_it_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,9 +98,6 @@ def test_metrics_of_brokers() -> None:
         ("*/*", TEXT),
         ("text/html, text/plain", TEXT),
         ("application/openmetrics-text; version=1.0.0", OPENMETRICS),
-        ("application/openmetrics-text;q=0", TEXT),
-        ("application/openmetrics-text;q=much", TEXT),
-        ("application/openmetrics-text;q=0.2,text/plain;q=0.5", TEXT),
         (
             'Application/OpenMetrics-Text ; version=x;version="""; q=0.5 ,text/plain;version=0.0.4;q=0.4',
             OPENMETRICS,

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.bar import ProgressBar, many, tasks
+from stomprelay.pipeline.bar import many
 from stomprelay.pipeline.schema import TABLES, VIEWS
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
@@ -56,11 +56,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(given: argparse.Namespace) -> int:
     """Run the query. Return the exit status. Raises `StoreError`, and `ValueError` for bad SQL."""
     sql = sys.stdin.read() if given.sql == "-" else given.sql
-    spark = options.session(given, "query", brief=True, say=options.say)
-    with launch.ending(spark), tasks(sys.stderr, "query", spark) as bar:
+    shown = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
+    spark = options.session(given, "query", brief=True, say=options.say, conf=shown)
+    with launch.ending(spark):
         views(spark, opened(spark, given.tables, options.table_format(given), given.as_of))
         found = _asked(spark, sql)
-        _WRITERS[given.format](found.columns, _rows(found, bar), sys.stdout)
+        _WRITERS[given.format](found.columns, _rows(found), sys.stdout)
         sys.stdout.flush()
     return 0
 
@@ -88,13 +89,9 @@ def _asked(spark: "SparkSession", sql: str) -> "DataFrame":
     return found.withColumns({name: found[f"`{name}`"].cast("string") for name in bare})
 
 
-def _rows(found: "DataFrame", bar: ProgressBar) -> Iterator[Row]:
-    """Yield the rows. On a terminal, the bar is removed before the first row."""
+def _rows(found: "DataFrame") -> Iterator[Row]:
     with as_value_error():
-        for row in found.toLocalIterator():
-            if sys.stdout.isatty():
-                bar.end()
-            yield tuple(row)
+        yield from map(tuple, found.toLocalIterator())
 
 
 # ---------------------------------------------------------------- how rows are written

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.bar import ProgressBar, many, spelled, tasks
+from stomprelay.pipeline.bar import ProgressBar, many, spelled
 from stomprelay.pipeline.replay.selection import INCOMPLETE, REASONS, Preview, Selection, preview, selected
 from stomprelay.pipeline.replay.state import Frozen, ReplayState, write
 from stomprelay.pipeline.spark import launch
@@ -172,7 +172,8 @@ def main(given: argparse.Namespace) -> int:
 
 def _dry_run(given: argparse.Namespace, wanted: Selection) -> int:
     spark = options.session(given, "replay", brief=True, say=options.say)
-    with launch.ending(spark), tasks(sys.stderr, "selecting messages", spark):
+    options.say("selecting messages")
+    with launch.ending(spark):
         found = preview(selected(_store(spark, given), wanted))
     if found.lines:
         found.show(sys.stdout)
@@ -210,12 +211,10 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: R
     options.say("selecting messages")
     # Both passes read the same files, even if the tables change meanwhile.
     rows = selected(store, wanted)
-    with tasks(sys.stderr, "selecting messages", store.spark):
-        found = preview(rows)
+    found = preview(rows)
     _judge(given, found)
     connections = given.connections or store.spark.sparkContext.defaultParallelism
-    with tasks(sys.stderr, "writing messages", store.spark):
-        files = write(rows, state.place(), min(connections, len(found.lines)))
+    files = write(rows, state.place(), min(connections, len(found.lines)))
     frozen = state.freeze(asked(given), files)
     options.say(
         f"{many(frozen.messages, 'message')} to {many(len(found.lines), 'destination')}, "

@@ -258,9 +258,9 @@ class Way:
     not seen. `consumer` is None if no client received the messages.
     """
 
-    producer: Name
-    destination: Name
-    consumer: Name
+    producer: str | None
+    destination: str | None
+    consumer: str | None
     messages: int
 
 
@@ -387,6 +387,7 @@ class Findings:
     stuck: Sequence[Stuck] = ()
     total_stuck: int = 0
     ways: Sequence[Way] = ()
+    total_ways: int = 0
     whole_hours: bool = True
     """Whether the range begins and ends at full hours. `ways` always count full hours."""
     destinations: Sequence[Destination] = ()

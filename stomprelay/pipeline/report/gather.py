@@ -31,7 +31,6 @@ from stomprelay.pipeline.report.findings import (
     Failover,
     Findings,
     Latency,
-    Name,
     Percentiles,
     RelayRun,
     Rest,
@@ -121,13 +120,6 @@ def coded(column: str, names: Sequence[str]) -> Column:
     for place, name in reversed(list(enumerate(names))):
         code = F.when(F.col(column) == F.lit(name), F.lit(place)).otherwise(code)
     return F.when(F.col(column).isNull(), F.lit(NULL)).otherwise(code)
-
-
-def decoded(code: int, names: Sequence[str]) -> Name:
-    """Return the name for a number that `coded` made: None for `NULL`, `Rest.OTHERS` for `OTHER`."""
-    if code == NULL:
-        return None
-    return Rest.OTHERS if code == OTHER else names[code]
 
 
 def to_topic() -> Column:
@@ -407,7 +399,7 @@ def gather(
     step("moves")
     compared, total_compared = read_compared(store, within, limit)
     step("flow")
-    ways = _ways(store, span)
+    ways, total_ways = read_ways(store, span, limit)
     step("destinations")
     listed = _destinations(store, span, busy[:limit], course, told)
     step("clients")
@@ -424,6 +416,7 @@ def gather(
         stuck=stuck,
         total_stuck=total_stuck,
         ways=ways,
+        total_ways=total_ways,
         whole_hours=span.since % HOUR == 0 and span.until % HOUR == 0,
         destinations=listed,
         total_destinations=destinations,
@@ -584,25 +577,13 @@ def _destinations(
     ]
 
 
-def _ways(store: Store, span: Span) -> list[Way]:
+def read_ways(store: Store, span: Span, limit: int) -> tuple[list[Way], int]:
+    """Return the `limit` ways with the most messages in the hours of the span, and the number of all ways."""
     flow = store.read("flow").where(hour_from(span.since) & hour_up_to(span.until - 1))
     ends = ("producer", "destination", "consumer")
-    sums = flow.groupingSets([[end] for end in ends], *ends).agg(F.sum("messages").alias("messages"))
-    side = F.coalesce(*(F.when(F.col(end).isNotNull(), F.lit(end)) for end in ends))
-    named = sums.select(side.alias("side"), F.coalesce(*ends).alias("name"), "messages").where(
-        "side IS NOT NULL"
-    )
-    rank = F.row_number().over(Window.partitionBy("side").orderBy(F.desc("messages"), "name"))
-    names: dict[str, list[str]] = {end: [] for end in ends}
-    for row in named.withColumn("rank", rank).where("rank <= 10").orderBy("rank").collect():
-        names[row.side].append(row.name)
-    coded_ends = [coded(end, names[end]).alias(end) for end in ends]
-    rows: Sequence[Any] = flow.groupBy(*coded_ends).agg(F.sum("messages").alias("messages")).collect()
-    made = []
-    for row in rows:
-        producer, destination, consumer = (decoded(row[end], names[end]) for end in ends)
-        made.append(Way(producer, destination, consumer, row.messages))
-    return made
+    sums = flow.groupBy(*ends).agg(F.sum("messages").alias("messages"))
+    rows, (total,) = first(sums, limit, F.desc("messages"), *ends)
+    return [Way(*row[:4]) for row in rows], total
 
 
 # What was a day or a week before

@@ -193,12 +193,12 @@ def _file(which: str) -> str:
 _FILTERS: Final = (
     *(text.clock, text.count, text.css_share, text.duration, text.iso, text.octets, text.percent),
     *(text.plural, text.rate, text.short, text.tenth, text.ticked, text.timed, text.visible),
-    *(capital, colour, plot.end_name, passed, per_second, plot.spark, seen, silence),
+    *(capital, colour, passed, per_second, plot.spark, seen, silence),
 )
 _FUNCTIONS: Final = (
-    *(plot.outages, plot.placed, plot.waits),
+    *(plot.outages, plot.waits),
     *(plot.fitting, plot.linear, plot.meanwhile, plot.percentile_paths, plot.stack, plot.totals, plot.y),
-    *(band_kinds, bold, css_labels, indicators.change, indicators.notable, plot.sankey),
+    *(band_kinds, bold, css_labels, indicators.change, indicators.notable),
     *(text.count, text.timed),
 )
 """The functions that templates call."""

@@ -5,14 +5,13 @@ size. So the same drawing fits a phone and a wide screen.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby, zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from stomprelay.pipeline.report import text
-from stomprelay.pipeline.report.findings import Failover, Findings, Name, Rest, Span, Stuck, Way
+from stomprelay.pipeline.report.findings import Failover, Findings, Span, Stuck
 from stomprelay.pipeline.report.text import Micros, tenth, visible
 
 DECADES: Final = 50
@@ -82,8 +81,8 @@ def fitting(values: Iterable[float]) -> Scale:
 
 @dataclass(frozen=True)
 class TimeBand:
-    """A part of the time axis that is marked behind a chart. `kind`: its CSS class. `title`: its words in the legend.
-    `about`: the words that are shown when the user points at it.
+    """A part of the time axis that is marked behind a chart, or a bar. `kind`: its CSS classes. `title`: its words in
+    the legend. `about`: the words that are shown when the user points at it, if they are others.
     """
 
     since: Micros
@@ -248,235 +247,35 @@ def spark(values: Sequence[int]) -> str:
 
 # Bars on the axis of time: outages of brokers, and waits of stuck consumers
 
-_ROOM: Final = 0.22
-"""The share of a wide chart's width that must be free beside a bar for its note."""
-_NARROW: Final = 0.55
-"""The share of a narrow chart's width that must be free beside a bar for its note."""
-_LATE: Final = 0.7
-"""A bar that ends to the right of this share of the width has its note on its left, if there is room."""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar with CSS classes `kind`. If there is room, `note` is beside it. `title` is shown when it is pointed at."""
-
-    since: Micros
-    until: Micros
-    kind: str
-    note: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A bar with its place: `left` and `right` are shares of the width. `beside`: the CSS classes of the bar's note;
-    empty if there is no room for the note. The note is at the share `at` of the width, measured from the edge `side`.
-    """
-
-    left: float
-    right: float
-    kind: str
-    title: str
-    note: str
-    beside: str = ""
-    side: str = "left"
-    at: float = 0.0
-
-
-def placed(span: Span, bars: Sequence[Bar]) -> Iterator[Placed]:
-    """Yield the bars that are in the span, cut at its ends, with their notes where there is room."""
-    seen = [bar for bar in bars if bar.until >= span.since and bar.since < span.until]
-    taken = 0.0
-    for bar, following in zip_longest(seen, seen[1:]):
-        left, right = span.place(bar.since), span.place(bar.until)
-        beside, side, at = "", "left", right
-        free = (span.place(following.since) if following else 1.0) - right
-        if free >= _ROOM and right < _LATE:
-            beside = "note fits" if free >= _NARROW else "note"
-            taken = right + _ROOM
-        else:
-            if left - taken >= _ROOM:
-                beside = "note before fits" if len(seen) == 1 and left >= _NARROW else "note before"
-                side, at = "right", 1 - left
-            taken = right
-        yield Placed(left, right, bar.kind, bar.title, bar.note, beside, side, at)
-
 
 def outages(
     span: Span, failovers: Sequence[Failover]
-) -> Sequence[tuple[tuple[str | None, str], Sequence[Bar]]]:
+) -> Sequence[tuple[tuple[str | None, str], Sequence[TimeBand]]]:
     """Return for each upstream and broker the bars of the broker's outages."""
-    rows: dict[tuple[str | None, str], list[Bar]] = {}
+    rows: dict[tuple[str | None, str], list[TimeBand]] = {}
     for one in failovers:
         silence = "" if one.silence_longest is None else f" · {text.duration(one.silence_longest)}"
-        note = f"{text.plural(one.sessions, 'session')}{silence}"
-        title = f"{text.visible(one.broker)}, {text.clock(one.began, 'full')} UTC, {one.lasted}: {note}, "
-        title += f"{text.count(one.resent)} frames sent again"
+        title = f"{text.visible(one.broker)}, {text.clock(one.began, 'full')} UTC, {one.lasted}: "
+        title += (
+            f"{text.plural(one.sessions, 'session')}{silence}, {text.count(one.resent)} frames sent again"
+        )
         kind = ("planned" if one.planned else "outage") + ("" if one.ended else " open")
         rows.setdefault((one.upstream, one.broker), []).append(
-            Bar(one.began, one.ended or span.until, kind, note, title)
+            TimeBand(one.began, one.ended or span.until, kind, title)
         )
     return list(rows.items())
 
 
-def waits(span: Span, stuck: Sequence[Stuck]) -> Iterator[tuple[tuple[Stuck, str | None], Sequence[Bar]]]:
+def waits(
+    span: Span, stuck: Sequence[Stuck]
+) -> Iterator[tuple[tuple[Stuck, str | None], Sequence[TimeBand]]]:
     """For each stuck subscription and each of its brokers yield the bars of the waits."""
     for one in stuck:
         for broker, episodes in one.by_broker.items():
             bars = []
             for each in episodes:
                 end = each.end(span)
-                note = f"{text.duration(end - each.since)} · {text.plural(each.deliveries, 'delivery', 'deliveries')}"
                 title = f"{text.visible(one.client or '')}: from {text.clock(each.since, 'full')} "
                 title += f"to {text.clock(each.until, 'full')} UTC" if each.until else "UTC, not over"
-                bars.append(Bar(each.since, end, "stuck" if each.until else "stuck open", note, title))
+                bars.append(TimeBand(each.since, end, "stuck" if each.until else "stuck open", title))
             yield (one, broker), bars
-
-
-# The flow chart: who sends what to whom
-
-HEIGHT: Final = 300
-"""The height of all messages together, in pixels. Nodes too small for their labels make the chart higher."""
-SLOT: Final = 20
-"""Pixels that the label of a node needs in height."""
-GAP: Final = 6
-_WIDTH: Final = 12
-"""Width of a node in the units of a drawing. The whole chart is 1000 units wide."""
-_NOBODY: Final = ("not seen sending", "no destination", "nobody")
-"""The texts for a missing producer, a missing destination and a missing consumer."""
-
-
-@dataclass(frozen=True)
-class Node:
-    """A producer (`side` 0), destination (1) or consumer (2) in the flow chart. `top` and `height` are in pixels."""
-
-    side: int
-    name: Name
-    value: int
-    top: float
-    height: float
-
-    @property
-    def left(self) -> float:
-        """Return the left edge, in 1/1000 of the chart's width."""
-        return self.side * (UNITS - _WIDTH) / 2
-
-
-@dataclass(frozen=True)
-class FlowBand:
-    """A band from a node to a node on the next `side`. `left` and `right` are the places of its upper edge at its two
-    ends, `width` is its height. All are in pixels.
-    """
-
-    side: int
-    source: Name
-    target: Name
-    value: int
-    left: float
-    right: float
-    width: float
-
-    @property
-    def path(self) -> str:
-        """Return the `d` of the band."""
-        start = self.side * (UNITS - _WIDTH) / 2 + _WIDTH
-        end = (self.side + 1) * (UNITS - _WIDTH) / 2
-        middle, far = tenth((start + end) / 2), tenth(end)
-        upper, under, across, below = map(
-            tenth, (self.left, self.left + self.width, self.right, self.right + self.width)
-        )
-        return (
-            f"M{tenth(start)} {upper}C{middle} {upper} {middle} {across} {far} {across}"
-            f"V{below}C{middle} {below} {middle} {under} {tenth(start)} {under}Z"
-        )
-
-
-@dataclass(frozen=True)
-class Sankey:
-    """The flow chart, `height` in pixels: the nodes of its three columns, and the bands between them."""
-
-    height: float
-    nodes: Sequence[Node] = ()
-    bands: Sequence[FlowBand] = ()
-
-
-def sankey(ways: Iterable[Way]) -> Sankey:
-    """Return the flow chart. Destinations are sorted by messages. Clients are sorted by the places of their
-    destinations, so that few bands cross. `Rest.OTHERS` and None come last. The chart is empty if there are no
-    messages.
-    """
-    flows = [
-        ((way.producer, way.destination, way.consumer), way.messages) for way in ways if way.messages > 0
-    ]
-    if not flows:
-        return Sankey(0)
-    scale = HEIGHT / sum(number for _, number in flows)
-    counts: list[Counter[Name]] = [Counter(), Counter(), Counter()]
-    for ends, number in flows:
-        for side, name in enumerate(ends):
-            counts[side][name] += number
-    # Destinations have no places yet, so those with the most messages come first.
-    places = {name: place for place, name in enumerate(_order(counts[1], Counter()))}
-    columns = []
-    for side in range(3):
-        where: Counter[Name] = Counter()
-        for ends, number in flows:
-            where[ends[side]] += places[ends[1]] * number
-        columns.append(_column(side, counts[side], _order(counts[side], where), scale))
-    height = max(map(_height, columns))
-    nodes = [
-        replace(node, top=node.top + (height - _height(column)) / 2) for column in columns for node in column
-    ]
-    return Sankey(height, nodes, [band for side in (0, 1) for band in _flow_bands(side, nodes, flows, scale)])
-
-
-def end_name(name: Name, side: int) -> str:
-    """Return a node's name as text. The caller must pass the text to `visible`."""
-    if name is None:
-        return _NOBODY[side]
-    return "all others" if isinstance(name, Rest) else name
-
-
-def _order(counts: Mapping[Name, int], where: Mapping[Name, int]) -> list[Name]:
-    """Return the names sorted by the mean place of the destinations to which each name is linked. `where` has for each
-    name the sum of these places, weighted by messages.
-    """
-
-    def key(name: Name) -> tuple[int, float, int, str]:
-        last = 0 if isinstance(name, str) else 2 if name is None else 1
-        return last, where[name] / counts[name], -counts[name], str(name)
-
-    return sorted(counts, key=key)
-
-
-def _column(side: int, counts: Mapping[Name, int], names: Iterable[Name], scale: float) -> list[Node]:
-    nodes, top = [], 0.0
-    for name in names:
-        height = max(counts[name] * scale, 2.0)
-        slot = max(height, SLOT - GAP)
-        nodes.append(Node(side, name, counts[name], top + (slot - height) / 2, height))
-        top += slot + GAP
-    return nodes
-
-
-def _height(column: Sequence[Node]) -> float:
-    last = column[-1]
-    return last.top + last.height / 2 + max(last.height, SLOT - GAP) / 2
-
-
-def _flow_bands(
-    side: int, nodes: Sequence[Node], flows: Iterable[tuple[tuple[Name, Name, Name], int]], scale: float
-) -> list[FlowBand]:
-    values: Counter[tuple[Name, Name]] = Counter()
-    for ends, number in flows:
-        values[ends[side], ends[side + 1]] += number
-    leaves, comes = ({node.name: node.top for node in nodes if node.side == at} for at in (side, side + 1))
-    bands = []
-    for source in leaves:
-        for target in comes:
-            if value := values[source, target]:
-                width = value * scale
-                bands.append(FlowBand(side, source, target, value, leaves[source], comes[target], width))
-                leaves[source] += width
-                comes[target] += width
-    return bands

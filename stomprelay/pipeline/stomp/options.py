@@ -9,6 +9,17 @@ from typing import Any, Final, TypeVar, overload
 
 from stomprelay.config import upstream as config
 from stomprelay.config.table import ConfigError, ConfigTable, nearest
+from stomprelay.config.values import (
+    OptionText,
+    Reader,
+    count,
+    delay,
+    flag,
+    longest,
+    per_second,
+    seconds_or_none,
+    text,
+)
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.sockets import Unreachable, plain_endpoint
 from stomprelay.relay.model.upstream import Upstream
@@ -104,40 +115,11 @@ def wrong(name: str, text: str) -> OptionError:
     return OptionError(f'format "stomp", option {name}: {text}')
 
 
-def text(value: str) -> str:
-    """Return the value unchanged. Raises `ValueError` if the value is empty."""
-    if not value:
-        raise ValueError("must not be empty")
-    return value
-
-
-def flag(value: str) -> bool:
-    """Return True for `true` and False for `false`, in upper or lower case. Raises `ValueError` for other texts."""
-    if value.lower() not in ("true", "false"):
-        raise ValueError(f'must be true or false, not "{value}"')
-    return value.lower() == "true"
-
-
-def number(lowest: int) -> Callable[[str], int]:
-    """Return a function that reads a whole number of at least `lowest`. It raises `ValueError` for other texts."""
-
-    def read(value: str) -> int:
-        if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) >= lowest):
-            raise ValueError(f'must be a whole number, {lowest} or more, not "{value}"')
-        return int(value)
-
-    return read
-
-
-def positive(value: str) -> float:
-    """Return the value as a number. Raises `ValueError` if the value is not a number above 0."""
-    try:
-        found = float(value)
-    except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
-        raise ValueError(f'must be a number above 0, not "{value}"')
-    return found
+def plain(read: Reader[T]) -> Callable[[str], T]:
+    """Return a reader of a number or a flag, in upper or lower case, from one of options in URIs: it takes
+    milliseconds, and returns seconds.
+    """
+    return lambda value: read(OptionText(value.lower()))
 
 
 def choice(*known: str) -> Callable[[str], str]:
@@ -266,15 +248,15 @@ class ConnectionOptions:
                 values[key] = said
         if (versions := given.get("versions", listed)) is not None:
             values["versions"] = list(versions)
-        beat = given.get("heartBeatMs", number(0), 10000)
+        beat = round(given.get("heartBeatMs", plain(delay), 10.0) * 1000)
         values["heart_beat"] = [beat, beat]
-        values["connect_timeout"] = given.get("connectTimeoutMs", number(1), 10000) / 1000
+        values["connect_timeout"] = given.get("connectTimeoutMs", plain(longest), 10.0)
         secured = {key: given.get(f"tls.{key}", text) for key in ("ca", "certificate", "key", "name")}
         if tls := {key: value for key, value in secured.items() if value is not None}:
             values["tls"] = tls
         if place.lower().startswith(("failover:", "fanout:")):
             values |= confirmed
-        made = cls(values, given.get("clientId", text), given.get("timeoutMs", number(1), 120_000) / 1000)
+        made = cls(values, given.get("clientId", text), given.get("timeoutMs", plain(longest), 120.0))
         checked = dict(values)
         if checked.pop("passcode_file", None) is not None:
             if "passcode" in checked:
@@ -345,15 +327,14 @@ class ReaderOptions:
         destinations = given.either("subscribe", "destination", listed)
         if destinations is None:
             raise wrong("subscribe", "is missing: one or several destinations, such as /queue/orders")
-        receivers = given.get("receivers", number(1), 1)
+        receivers = given.get("receivers", plain(count), 1)
         if receivers > 1 and any(each.startswith("/topic/") for each in destinations):
             raise wrong("receivers", "must be 1 for a topic: each receiver would get every message")
-        prefetch = given.get("prefetch", number(1), 10000)
+        prefetch = given.get("prefetch", plain(count), 10000)
         headers = {b"prefetch-count": b"%d" % prefetch, b"activemq.prefetchSize": b"%d" % prefetch}
         if (selector := given.get("selector", text)) is not None:
             headers[b"selector"] = selector.encode()
         start = given.get("startingOffsets", choice("earliest", "latest"))
-        drain = given.get("drainMs", number(1))
         return cls(
             connection=connection,
             destinations=destinations,
@@ -362,17 +343,17 @@ class ReaderOptions:
             late=given.get("ack", choice("spool", "commit"), "spool") == "commit",
             prefetch=prefetch,
             receivers=receivers,
-            group_size=given.get("groupSize", number(1), 2000),
-            group_age=given.get("groupMs", number(0), 100) / 1000,
-            backlog=given.get("backlog", number(1), 5_000_000),
-            most=given.either("maxOffsetsPerTrigger", "maxMessagesPerTrigger", number(1)),
-            partitions=given.get("minPartitions", number(1)),
-            idle=given.get("idleMs", number(1), 2000) / 1000,
-            drain=None if drain is None else drain / 1000,
+            group_size=given.get("groupSize", plain(count), 2000),
+            group_age=given.get("groupMs", plain(delay), 0.1),
+            backlog=given.get("backlog", plain(count), 5_000_000),
+            most=given.either("maxOffsetsPerTrigger", "maxMessagesPerTrigger", plain(count)),
+            partitions=given.get("minPartitions", plain(count)),
+            idle=given.get("idleMs", plain(longest), 2.0),
+            drain=given.get("drainMs", plain(longest)),
             earliest=None if start is None else start == "earliest",
-            strict=given.get("failOnDataLoss", flag, True),
-            include_headers=given.get("includeHeaders", flag, True),
-            retain=given.get("retain", number(0), 7 * 24 * 3600),
+            strict=given.get("failOnDataLoss", plain(flag), True),
+            include_headers=given.get("includeHeaders", plain(flag), True),
+            retain=given.get("retain", plain(seconds_or_none), 7 * 24 * 3600.0),
             read_id=given.get("readId", text),
         )
 
@@ -414,14 +395,14 @@ class Sink:
         given = GivenOptions(options)
         given.only(BOTH + WRITING, _WRITERS_FOREIGN)
         connection = ConnectionOptions.read(given, {"confirm": True, "resend_buffer": RESEND})
-        persistent = {b"persistent": b"true"} if given.get("persistent", flag, True) else {}
+        persistent = {b"persistent": b"true"} if given.get("persistent", plain(flag), True) else {}
         progress = given.get("progress", text)
         return cls(
             connection=connection,
             destination=given.get("destination", text),
             headers=persistent | given.headers(),
-            window=given.get("window", number(1), 2000),
-            rate=given.get("rate", positive),
+            window=given.get("window", plain(count), 2000),
+            rate=given.get("rate", plain(per_second)),
             key_header=given.get("keyHeader", text, "relay-key"),
             id=given.get("id", text),
             progress=None if progress is None else Path(progress).absolute(),

@@ -19,15 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 from pyarrow import parquet
 
 from stomprelay.journal.disk import sync_path
-from stomprelay.pipeline.schema import TABLES
+from stomprelay.pipeline.schema import TABLES, Table
 from stomprelay.pipeline.store import layout
-from stomprelay.pipeline.store.files import merge
 from stomprelay.pipeline.store.store import OPEN, Compacted, Store
-from stomprelay.pipeline.store.volume import local
+from stomprelay.pipeline.store.volume import literal, local
 
 LARGE: Final = 128 << 20
 """A joined file has about so many bytes."""
@@ -40,6 +38,7 @@ PLACE: Final = "_compact"
 _NAME: Final = re.compile(r"batch=(\d+)(?:-(\d+))?")
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
+_MARK: Final = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
 
 
@@ -82,7 +81,7 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
     hours = [hour for hour in _hours(root) if layout.hour_at(str(hour)) < before]
     for number, hour in enumerate(hours):
         shown(number, len(hours))
-        told = _join(root, hour, below)
+        told = _join(store, root, hour, below)
         if told is not None:
             done.append(told)
     shutil.rmtree(root / PLACE, ignore_errors=True)
@@ -108,7 +107,7 @@ def _hours(root: Path) -> Iterator[Path]:
             )
 
 
-def _join(root: Path, hour: Path, below: int | None) -> Compacted | None:
+def _join(store: Store, root: Path, hour: Path, below: int | None) -> Compacted | None:
     """Join the small files of one hour. Return what was done; None if there is nothing to do."""
     names = os.listdir(hour)
     if any(name.startswith(f"batch={OPEN}") for name in names) or (
@@ -123,7 +122,7 @@ def _join(root: Path, hour: Path, below: int | None) -> Compacted | None:
     name = f"batch={min(one.first for one in small):09d}-{max(one.last for one in small):09d}"
     work = root / PLACE / hour.relative_to(root)
     new = work / "new"
-    after = _write(small, new / name)
+    after = _write(store, TABLES[hour.relative_to(root).parts[0]], small, new / name)
     kept = [one for one in folders if one not in small]
     for one in kept:
         _link(one, new / one.path.name)
@@ -145,17 +144,20 @@ def _folders(hour: Path) -> Iterator[_Folder]:
             yield _Folder(path, int(name[1]), int(name[2] or name[1]), files, size)
 
 
-def _write(folders: Sequence[_Folder], target: Path) -> int:
-    """Write the rows of these folders to a new folder. Return the number of its files. Raises `CompactionError`."""
+def _write(store: Store, table: Table, folders: Sequence[_Folder], target: Path) -> int:
+    """Write the rows of these folders, sorted by time, to a new folder. Return the number of its files. Raises
+    `CompactionError`.
+    """
     files = [file for one in folders for file in one.files]
-    try:
-        count = merge(files, target, LARGE)
-    except pa.ArrowException as error:
-        raise CompactionError(f"{target.parent} cannot be compacted: {error}") from None
-    found, wanted = _rows(target.iterdir()), _rows(files)
+    rows = store.spark.read.schema(table.ddl).parquet(*(literal(str(file)) for file in files))
+    count = max(round(sum(one.size for one in folders) / LARGE), 1)
+    rows = rows.coalesce(1) if count == 1 else rows.repartitionByRange(count, "seen_at")
+    rows.sortWithinPartitions("seen_at").write.option(_MARK, "false").parquet(str(target))
+    made = [*target.glob("part-*")]
+    found, wanted = _rows(made), _rows(files)
     if found != wanted:
         raise CompactionError(f"{target} has {found} rows in place of {wanted}")
-    return count
+    return len(made)
 
 
 def _rows(files: Iterable[Path]) -> int:

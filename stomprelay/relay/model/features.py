@@ -66,194 +66,133 @@ class Feature(NamedTuple):
 def _feature(
     name: str,
     commands: tuple[bytes, ...],
-    activemq: Said | None,
-    artemis: Said | None,
-    rabbitmq: Said | None,
     why: str = "",
     values: re.Pattern[bytes] | None = None,
+    **said: bytes | Said,
 ) -> Feature:
-    columns = zip(PRODUCTS, (activemq, artemis, rabbitmq), strict=True)
-    said = {product: each for product, each in columns if each is not None}
-    return Feature(name, commands, said, why, values)
-
-
-def _ignored(name: str) -> str:
-    return f"the broker takes no notice of {name}"
+    """Return a feature of the products that are named; plain bytes are a header whose value all say alike."""
+    headers = {product: Said(each) if isinstance(each, bytes) else each for product, each in said.items()}
+    return Feature(name, commands, headers, why, values)
 
 
 _SUBSCRIBING: Final = SUBSCRIBE, UNSUBSCRIBE
 TRUE: Final = re.compile(rb"(?i:true)")
 """The values with which a switch is on."""
 
+_AT_ONCE: Final = "the broker delivers at once"
+_OWN_COPIES: Final = "clients read what they send"
+_DURABLE: Final = Said(b"activemq.subscriptionName", used=False)
+_QUEUE_ARGUMENTS: Final = {
+    **dict.fromkeys(
+        (b"x-message-ttl", b"x-expires", b"x-max-length", b"x-max-length-bytes", b"x-max-priority")
+    ),
+    **dict.fromkeys((b"x-dead-letter-exchange", b"x-dead-letter-routing-key")),
+    b"x-queue-type": re.compile(rb"stream"),
+    b"exclusive": TRUE,
+}
+
 FEATURES: Final = (
     _feature(
         "expiry",
         (SEND,),
-        Said(b"expires", Unit.EPOCH),
-        Said(b"expires", Unit.EPOCH),
-        Said(b"expiration", Unit.PERIOD),
+        activemq=Said(b"expires", Unit.EPOCH),
+        artemis=Said(b"expires", Unit.EPOCH),
+        rabbitmq=Said(b"expiration", Unit.PERIOD),
     ),
     # RabbitMQ closes the connection if `user-id` is not the login.
-    _feature("user-id", (SEND,), Said(b"user-id"), Said(b"user-id"), Said(b"x-user-id", used=False)),
+    _feature(
+        "user-id", (SEND,), activemq=b"user-id", artemis=b"user-id", rabbitmq=Said(b"x-user-id", used=False)
+    ),
     _feature(
         "prefetch",
         (SUBSCRIBE,),
-        Said(b"activemq.prefetchSize", Unit.MESSAGES),
-        Said(b"consumer-window-size", Unit.BYTES),
-        Said(b"prefetch-count", Unit.MESSAGES),
+        activemq=Said(b"activemq.prefetchSize", Unit.MESSAGES),
+        artemis=Said(b"consumer-window-size", Unit.BYTES),
+        rabbitmq=Said(b"prefetch-count", Unit.MESSAGES),
     ),
     _feature(
         "durable-subscriptions",
         _SUBSCRIBING,
-        Said(b"activemq.subscriptionName"),
-        Said(b"durable-subscription-name"),
-        None,
+        activemq=b"activemq.subscriptionName",
+        artemis=b"durable-subscription-name",
     ),
     # Artemis knows these names, too.
-    *[
-        _feature(
-            "durable-subscriptions",
-            _SUBSCRIBING,
-            Said(b"activemq.subscriptionName", used=False),
-            Said(each),
-            None,
-        )
-        for each in (b"durable-subscriber-name", b"activemq.subscriptionName")
-    ],
+    _feature("durable-subscriptions", _SUBSCRIBING, activemq=_DURABLE, artemis=b"durable-subscriber-name"),
+    _feature("durable-subscriptions", _SUBSCRIBING, activemq=_DURABLE, artemis=b"activemq.subscriptionName"),
     _feature(
         "no-local",
         (SUBSCRIBE,),
-        Said(b"activemq.noLocal", used=False),
-        Said(b"activemq.noLocal"),
-        None,
-        "clients read what they send",
+        _OWN_COPIES,
         TRUE,
+        activemq=Said(b"activemq.noLocal", used=False),
+        artemis=b"activemq.noLocal",
     ),
     _feature(
         SELECTORS,
         (SUBSCRIBE,),
-        Said(b"selector", Unit.CONVERTING),
-        Said(b"selector", Unit.TYPED),
-        None,
         "the broker delivers every message",
+        activemq=Said(b"selector", Unit.CONVERTING),
+        artemis=Said(b"selector", Unit.TYPED),
     ),
+    _feature("delays", (SEND,), _AT_ONCE, activemq=b"AMQ_SCHEDULED_DELAY", artemis=b"AMQ_SCHEDULED_DELAY"),
     _feature(
         "delays",
         (SEND,),
-        Said(b"AMQ_SCHEDULED_DELAY"),
-        Said(b"AMQ_SCHEDULED_DELAY"),
-        None,
-        "the broker delivers at once",
-    ),
-    _feature(
-        "delays",
-        (SEND,),
-        Said(b"AMQ_SCHEDULED_DELAY", Unit.PERIOD, used=False),
-        Said(b"AMQ_SCHEDULED_TIME", Unit.EPOCH),
-        None,
-        "the broker delivers at once",
+        _AT_ONCE,
+        activemq=Said(b"AMQ_SCHEDULED_DELAY", Unit.PERIOD, used=False),
+        artemis=Said(b"AMQ_SCHEDULED_TIME", Unit.EPOCH),
     ),
     *[
-        _feature(
-            "schedules",
-            (SEND,),
-            Said(b"AMQ_SCHEDULED_" + each),
-            None,
-            None,
-            "the broker delivers once, at once",
-        )
+        _feature("schedules", (SEND,), "the broker delivers once, at once", activemq=b"AMQ_SCHEDULED_" + each)
         for each in (b"PERIOD", b"REPEAT", b"CRON")
     ],
     _feature(
-        "groups",
-        (SEND,),
-        Said(b"JMSXGroupID"),
-        Said(b"JMSXGroupID"),
-        None,
-        "several consumers share a group",
+        "groups", (SEND,), "several consumers share a group", activemq=b"JMSXGroupID", artemis=b"JMSXGroupID"
     ),
-    _feature(
-        "no-local",
-        (SUBSCRIBE,),
-        Said(b"activemq.noLocal"),
-        Said(b"no-local"),
-        None,
-        "clients read what they send",
-        TRUE,
-    ),
+    _feature("no-local", (SUBSCRIBE,), _OWN_COPIES, TRUE, activemq=b"activemq.noLocal", artemis=b"no-local"),
     _feature(
         "consumer-priority",
         (SUBSCRIBE,),
-        Said(b"activemq.priority"),
-        None,
-        Said(b"x-priority"),
         "all consumers are alike",
+        activemq=b"activemq.priority",
+        rabbitmq=b"x-priority",
     ),
     _feature(
         "exclusive-consumers",
         (SUBSCRIBE,),
-        Said(b"activemq.exclusive"),
-        None,
-        None,
         "several consumers get messages",
         TRUE,
+        activemq=b"activemq.exclusive",
     ),
     _feature(
-        "retroactive",
-        (SUBSCRIBE,),
-        Said(b"activemq.retroactive"),
-        None,
-        None,
-        "earlier messages do not come",
-        TRUE,
+        "retroactive", (SUBSCRIBE,), "earlier messages do not come", TRUE, activemq=b"activemq.retroactive"
     ),
-    _feature("browsers", (SUBSCRIBE,), Said(b"browser"), None, None, "the messages are consumed", TRUE),
+    _feature("browsers", (SUBSCRIBE,), "the messages are consumed", TRUE, activemq=b"browser"),
     _feature(
         "transformations",
         (SEND, SUBSCRIBE),
-        Said(b"transformation"),
-        None,
-        None,
         "bodies come as they were sent",
         re.compile(rb"jms-.+"),
+        activemq=b"transformation",
     ),
     _feature(
         "transactional-acks",
         (ACK, NACK),
-        Said(TRANSACTION),
-        None,
-        Said(TRANSACTION),
         "the broker settles at once, also if ABORT follows",
+        activemq=TRANSACTION,
+        rabbitmq=TRANSACTION,
     ),
     *[
         _feature(
-            "queue-arguments",
-            (SEND, SUBSCRIBE),
-            None,
-            None,
-            Said(each),
-            "the queue has the broker's settings",
-            values,
+            "queue-arguments", (SEND, SUBSCRIBE), "the queue has the broker's settings", values, rabbitmq=each
         )
-        for each, values in (
-            (b"x-message-ttl", None),
-            (b"x-expires", None),
-            (b"x-max-length", None),
-            (b"x-max-length-bytes", None),
-            (b"x-max-priority", None),
-            (b"x-dead-letter-exchange", None),
-            (b"x-dead-letter-routing-key", None),
-            (b"x-queue-type", re.compile(rb"stream")),
-            (b"exclusive", TRUE),
-        )
+        for each, values in _QUEUE_ARGUMENTS.items()
     ],
     _feature(
         "topic-queues",
         (SUBSCRIBE,),
-        None,
-        None,
-        Said(b"x-queue-name"),
         "each consumer gets every message, and none that came while it was away",
+        rabbitmq=b"x-queue-name",
     ),
 )
 """The features that headers say. Where a product lacks one that clients use, the frame is refused, or the header is
@@ -274,107 +213,62 @@ class Place(NamedTuple):
     why: str
 
 
+def _place(
+    name: str,
+    product: str,
+    pattern: bytes,
+    why: str,
+    commands: tuple[bytes, ...] = (SEND, SUBSCRIBE),
+    lacking: tuple[str, ...] | None = None,
+) -> Place:
+    """Return what `pattern` means; without `lacking`, no other product has it."""
+    others = tuple([each for each in PRODUCTS if each != product]) if lacking is None else lacking
+    return Place(name, commands, product, re.compile(pattern, re.DOTALL), others, why)
+
+
+_SUBSCRIBED: Final = (SUBSCRIBE,)
+_LIKE_NAMES: Final = "the pattern is taken for one name"
+_ALL_TOPICS: Final = "the broker delivers messages of its own, or none"
+
 PLACES: Final = (
-    Place(
-        "composite-destinations",
-        (SEND, SUBSCRIBE),
-        ACTIVEMQ,
-        re.compile(rb"[^,]+,.+", re.DOTALL),
-        (ARTEMIS, RABBITMQ),
-        "the list is taken for one name",
-    ),
-    Place(
-        "destination-options",
-        (SEND, SUBSCRIBE),
-        ACTIVEMQ,
-        re.compile(rb"[^?]+\?.+", re.DOTALL),
-        (ARTEMIS, RABBITMQ),
-        "the options are taken for a part of the name",
-    ),
-    Place(
+    _place("composite-destinations", ACTIVEMQ, rb"[^,]+,.+", "the list is taken for one name"),
+    _place("destination-options", ACTIVEMQ, rb"[^?]+\?.+", "the options are taken for a part of the name"),
+    _place(
         "advisories",
-        (SUBSCRIBE,),
         ACTIVEMQ,
-        re.compile(rb"/topic/ActiveMQ\.Advisory\..+", re.DOTALL),
-        (ARTEMIS, RABBITMQ),
+        rb"/topic/ActiveMQ\.Advisory\..+",
         "the broker tells nothing of what happens in it",
+        _SUBSCRIBED,
     ),
     *[
-        Place(
+        _place(
             "reserved-names",
-            (SEND, SUBSCRIBE),
             product,
-            re.compile(rb"(?:/queue/)?amq\..+", re.DOTALL),
-            (RABBITMQ,),
+            rb"(?:/queue/)?amq\..+",
             "the broker closes the connection",
+            lacking=(RABBITMQ,),
         )
         for product in (ACTIVEMQ, ARTEMIS)
     ],
-    Place(
+    _place(
         "virtual-topics",
-        (SUBSCRIBE,),
         ACTIVEMQ,
-        re.compile(rb"/queue/Consumer\..+\.VirtualTopic\..+", re.DOTALL),
-        (ARTEMIS,),
+        rb"/queue/Consumer\..+\.VirtualTopic\..+",
         "the broker removes the queue when it is empty and has no consumer, unless auto-delete-queues is false",
-    ),
-    Place(
-        "all-topics",
-        (SUBSCRIBE,),
-        ACTIVEMQ,
-        re.compile(rb"/topic/>"),
+        _SUBSCRIBED,
         (ARTEMIS,),
-        "the broker delivers messages of its own, or none",
     ),
-    Place(
-        "all-topics",
-        (SUBSCRIBE,),
-        RABBITMQ,
-        re.compile(rb"/topic/#"),
-        (ARTEMIS,),
-        "the broker delivers messages of its own, or none",
-    ),
-    *[
-        Place(
-            "queue-wildcards",
-            (SUBSCRIBE,),
-            product,
-            re.compile(rb"/queue/(?:.*\.)?[*%b](?:\..*)?" % rest, re.DOTALL),
-            tuple([each for each in PRODUCTS if each != product]),
-            "the pattern is taken for one name",
-        )
-        for product, rest in ((ACTIVEMQ, b">"), (ARTEMIS, b"#"))
-    ],
-    Place(
-        "qualified-names",
-        (SEND, SUBSCRIBE),
-        ARTEMIS,
-        re.compile(rb".+::.+", re.DOTALL),
-        (ACTIVEMQ, RABBITMQ),
-        "the broker has no queues of topics",
-    ),
-    Place(
-        "plain-names",
-        (SEND, SUBSCRIBE),
-        ARTEMIS,
-        re.compile(rb"[^/].*", re.DOTALL),
-        (ACTIVEMQ, RABBITMQ),
-        "the broker takes a name without a prefix for a queue",
-    ),
-    Place(
-        "exchanges",
-        (SEND, SUBSCRIBE),
-        RABBITMQ,
-        re.compile(rb"/exchange/.+", re.DOTALL),
-        (ACTIVEMQ, ARTEMIS),
-        "the broker has no exchanges",
-    ),
-    Place(
+    _place("all-topics", ACTIVEMQ, rb"/topic/>", _ALL_TOPICS, _SUBSCRIBED, (ARTEMIS,)),
+    _place("all-topics", RABBITMQ, rb"/topic/#", _ALL_TOPICS, _SUBSCRIBED, (ARTEMIS,)),
+    _place("queue-wildcards", ACTIVEMQ, rb"/queue/(?:.*\.)?[*>](?:\..*)?", _LIKE_NAMES, _SUBSCRIBED),
+    _place("queue-wildcards", ARTEMIS, rb"/queue/(?:.*\.)?[*#](?:\..*)?", _LIKE_NAMES, _SUBSCRIBED),
+    _place("qualified-names", ARTEMIS, rb".+::.+", "the broker has no queues of topics"),
+    _place("plain-names", ARTEMIS, rb"[^/].*", "the broker takes a name without a prefix for a queue"),
+    _place("exchanges", RABBITMQ, rb"/exchange/.+", "the broker has no exchanges"),
+    _place(
         "existing-queues",
-        (SEND, SUBSCRIBE),
         RABBITMQ,
-        re.compile(rb"/(?:amq/queue|reply-queue)/.+", re.DOTALL),
-        (ACTIVEMQ, ARTEMIS),
+        rb"/(?:amq/queue|reply-queue)/.+",
         "the broker takes it for a name like others",
     ),
 )

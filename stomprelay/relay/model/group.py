@@ -294,10 +294,6 @@ class BrokerTally(NamedTuple):
         """The estimated number of messages in the broker's queues, from what passed through the relay."""
         return max(self.queue_sends - self.queue_messages, 0)
 
-    def plus(self, other: "BrokerTally") -> "BrokerTally":
-        """Return the sum of these counts and `other`."""
-        return BrokerTally._make(map(add, self, other))
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class Broker:

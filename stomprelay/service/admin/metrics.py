@@ -90,25 +90,8 @@ OPENMETRICS: Final = Format(
 
 
 def chosen(accept: str) -> Format:
-    """Return OpenMetrics if its weight in this `Accept` header is at least that of text; otherwise return text."""
-    wanted = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
-    for each in accept.split(","):
-        kind, *parameters = (part.strip().lower() for part in each.split(";"))
-        if kind in wanted:
-            wanted[kind] = max(wanted[kind], _weight(parameters))
-    openmetrics, text = wanted.values()
-    return OPENMETRICS if openmetrics and openmetrics >= text else TEXT
-
-
-def _weight(parameters: Iterable[str]) -> float:
-    for each in parameters:
-        name, _, value = each.partition("=")
-        if name == "q":
-            try:
-                return float(value)
-            except ValueError:
-                return 0.0
-    return 1.0
+    """Return OpenMetrics if this `Accept` header asks for it; otherwise text."""
+    return OPENMETRICS if "application/openmetrics-text" in accept.lower() else TEXT
 
 
 def metrics(taken: Snapshot, ready: bool, form: Format = TEXT) -> str:

@@ -4,7 +4,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from stomprelay import __version__
 from stomprelay.relay.model.counters import BOUNDS, FORMER, TIMES, DestinationCounts, DestinationTally
@@ -372,18 +372,28 @@ def _joined(
     return tuple(found.values())
 
 
+def added(one: Row, other: Row, **further: object) -> Row:
+    """Return the sum of two rows, which are named tuples: numbers and rows in them are added, of other values the first
+    counts that is true or not empty. `further`: the values of fields for which this is wrong.
+    """
+    mine: Any = one
+    sums = dict(further)
+    for name, here, there in zip(mine._fields, mine, cast(Any, other), strict=True):
+        if name not in further:
+            if isinstance(here, tuple) and hasattr(here, "_fields"):
+                sums[name] = added(here, there)
+            else:
+                sums[name] = here + there if type(here) in (int, float) else here or there
+    return cast(Row, mine._replace(**sums))
+
+
 def _times(one: TimeRow, other: TimeRow) -> TimeRow:
-    counts = tuple(map(sum, zip(one.counts, other.counts, strict=True)))
-    return one._replace(counts=counts, sum=one.sum + other.sum)
+    return added(one, other, counts=tuple(map(sum, zip(one.counts, other.counts, strict=True))))
 
 
 def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
     """Return the sums by destination. Keep only the `FORMER` largest of the rows that no process shows."""
-
-    def join(one: DestinationRow, other: DestinationRow) -> DestinationRow:
-        return one._replace(tally=one.tally.plus(other.tally), shown=one.shown or other.shown)
-
-    found = _joined((row for one in each for row in one.destinations), attrgetter("destination"), join)
+    found = _joined((row for one in each for row in one.destinations), attrgetter("destination"), added)
     hidden = sorted((row for row in found if not row.shown), key=lambda row: -max(row.tally))
     return (*(row for row in found if row.shown), *hidden[:FORMER])
 
@@ -396,7 +406,9 @@ def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
         place = each.upstream, each.broker
         before = joined[latest[place]] if place in latest else None
         if before is not None and (before.ended is None or each.began <= before.ended):
-            joined[latest[place]] = before.joined(each)
+            over = None not in (before.ended, each.ended)
+            ended = max(before.ended or 0.0, each.ended or 0.0) if over else None
+            joined[latest[place]] = added(before, each, began=before.began, ended=ended)
         else:
             latest[place] = len(joined)
             joined.append(each)
@@ -408,30 +420,19 @@ def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
 def _listeners(one: ListenerRow, other: ListenerRow) -> ListenerRow:
     counters = {name: count + other.counters.get(name, 0) for name, count in one.counters.items()}
     versions = Counter(one.versions) + Counter(other.versions)
-    limited = _joined((*one.limited, *other.limited), attrgetter("scope", "limit"), _limits)
-    sessions = one.sessions + other.sessions
-    return one._replace(sessions=sessions, counters=counters, versions=versions, limited=limited)
-
-
-def _limits(one: LimitRow, other: LimitRow) -> LimitRow:
-    paused, refused = one.paused + other.paused, one.refused + other.refused
-    return one._replace(paused=paused, refused=refused, seconds=one.seconds + other.seconds)
+    limited = _joined((*one.limited, *other.limited), attrgetter("scope", "limit"), added)
+    return added(one, other, counters=counters, versions=versions, limited=limited)
 
 
 def merged(one: BrokerRow, other: BrokerRow) -> BrokerRow:
     """Return two rows of one broker as one: the worse state, and the sum of their sessions."""
     ups = [row.up for row in (one, other) if row.up is not None]
-    return one._replace(
+    return added(
+        one,
+        other,
         state=min(one.state, other.state, key=STATES.index),
         up=all(ups) if ups else None,
-        paused=one.paused or other.paused,
-        sessions=one.sessions + other.sessions,
-        moving=one.moving + other.moving,
-        staying=one.staying + other.staying,
-        stays=one.stays or other.stays,
         failures=max(one.failures, other.failures),
-        why=one.why or other.why,
-        tally=one.tally.plus(other.tally),
     )
 
 

@@ -83,6 +83,7 @@ def sample(
         stuck=_stuck(begin, length),
         total_stuck=3,
         ways=_ways(chance, names),
+        total_ways=40,
         destinations=destinations,
         total_destinations=len(names),
         clients=[
@@ -175,7 +176,6 @@ def _ways(chance: random.Random, names: Sequence[str]) -> list[report.Way]:
         for producer in chance.sample(PRODUCERS, 2):
             for consumer in chance.sample(CONSUMERS, 2 if "topic" in name else 1):
                 ways.append(report.Way(producer, name, consumer, 90_000 // (rank + 1) ** 2))
-    ways.append(report.Way(Rest.OTHERS, Rest.OTHERS, Rest.OTHERS, 4_000))
     ways.append(report.Way(None, names[0], CONSUMERS[0], 9_000))
     ways.append(report.Way(PRODUCERS[0], names[0], None, 2_500))
     return ways

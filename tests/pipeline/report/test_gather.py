@@ -164,8 +164,8 @@ def test_the_top(spark: SparkSession, tmp_path: Path) -> None:
     assert (found.total_destinations, found.total_clients) == (300, 300)
     assert [one.name for one in found.series] == [*(f"/queue/{n:03}" for n in range(6)), Rest.OTHERS]
     assert sum(sum(one.sent) for one in found.series) == sum(1000 - n for n in range(300))
-    assert sum(way.messages for way in found.ways) == 300
-    assert len(found.ways) < 3 * 11
+    assert [way.destination for way in found.ways] == ["/queue/0", "/queue/1", "/queue/10"]
+    assert found.total_ways == 300
 
 
 def test_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_names(spark: SparkSession) -> None:
     names = [row.who for row in found]
     assert names == ["a", "b", "d"]
     codes = [row[0] for row in table.select(gather.coded("who", names)).collect()]
-    assert [gather.decoded(code, names) for code in codes] == ["b", "a", "a", None, Rest.OTHERS, "d"]
+    assert codes == [1, 0, 0, gather.NULL, gather.OTHER, 2]
 
 
 def test_names_that_mean_harm(spark: SparkSession) -> None:

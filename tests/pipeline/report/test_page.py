@@ -216,11 +216,11 @@ def test_the_figures() -> None:
 
 
 def test_one_colour_for_a_destination() -> None:
-    """In legends, charts, the flow graph and the table."""
+    """In legends and tables."""
     root = made("usual")
     colours: dict[str, set[str]] = {}
     legend = root.one("main").all("ul", "legend")[0].all("li")
-    for entry in (*legend, *root.all("span", "keyed"), *root.all("div", "side1")):
+    for entry in (*legend, *root.all("span", "keyed")):
         swatch, label = entry.children[:2]
         if label.text.startswith("/"):
             colours.setdefault(label.text, set()).update(swatch.classes)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stomprelay.pipeline.report import plot
 from stomprelay.pipeline.report.findings import Span
-from stomprelay.pipeline.report.plot import Bar, TimeBand, fitting, linear, logarithmic
+from stomprelay.pipeline.report.plot import TimeBand, fitting, linear, logarithmic
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.sample import BEGIN
 
@@ -84,36 +84,3 @@ def test_layers() -> None:
         ("area c1", "M0 1000V750H500V500H750V1000H1000V1000H0Z"),
         ("area c3", "M0 750V500H500V0H750V1000H1000V1000H750V500H500V750H0Z"),
     ]
-
-
-Place = tuple[str, str, float]
-
-
-BARS = [(-90, -70), (-5, 6), (30, 33), (54, 90), (70, 80)]
-
-
-def bars(minutes: list[tuple[int, int]]) -> list[plot.Placed]:
-    """Outages from minute to minute, as they are drawn."""
-    made = [Bar(BEGIN + begin * MINUTE, BEGIN + end * MINUTE, "outage", "", "") for begin, end in minutes]
-    return list(plot.placed(SPAN, made))
-
-
-def test_bars() -> None:
-    """Lie where their time is; what is outside is cut off or left out."""
-    assert [(one.left, one.right) for one in bars(BARS)] == [(0, 0.1), (0.5, 0.55), (0.9, 1)]
-
-
-@pytest.mark.parametrize(
-    ("minutes", "notes"),
-    [
-        ([(6, 12)], [("note fits", "left", 0.2)]),
-        ([(30, 36)], [("note", "left", 0.6)]),
-        ([(48, 54)], [("note before fits", "right", 0.2)]),
-        ([(0, 6), (9, 12), (14, 15)], [None, None, ("note fits", "left", 0.25)]),
-        ([(0, 60)], [None]),
-    ],
-)
-def test_notes(minutes: list[tuple[int, int]], notes: list[Place | None]) -> None:
-    """Stand to the right, near the end to the left, and never over another; a narrow chart shows those that fit."""
-    found = [(one.beside, one.side, round(one.at, 6)) if one.beside else None for one in bars(minutes)]
-    assert found == notes

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.util import handle_worker_exception
 
+from stomprelay.config import values
 from stomprelay.pipeline.stomp import options
 from stomprelay.pipeline.stomp.datasource import StompDataSource
 from stomprelay.pipeline.stomp.options import ConnectionOptions, GivenOptions, OptionError, ReaderOptions
@@ -69,7 +70,7 @@ def test_the_spool_has_to_be_known() -> None:
         ({"receivers": 2, "destination": "/topic/a"}, "receivers: must be 1 for a topic"),
         ({"ack": "auto"}, "ack: must be one of spool, commit"),
         ({"startingOffsets": "7"}, "startingOffsets: must be one of earliest, latest"),
-        ({"prefetch": 0}, "prefetch: must be a whole number, 1 or more"),
+        ({"prefetch": 0}, "prefetch: must be a positive whole number"),
         ({"topic": "a"}, "topic: is of Kafka's writers"),
     ],
 )
@@ -240,7 +241,7 @@ def test_several_connections_have_names_of_their_own() -> None:
     ("further", "told"),
     [
         ({"spol": "/s"}, 'option spol: unknown option; did you mean "spool"?'),
-        ({"spool": "/s", "uri": ""}, "option uri: must not be empty"),
+        ({"spool": "/s", "uri": ""}, "option uri: must be a string that is not empty"),
         ({"spool": f"{__file__}/x"}, f"option spool: {__file__}/x cannot be made: {__file__} is no folder"),
     ],
 )
@@ -299,13 +300,12 @@ def test_lists_are_written_with_commas_or_as_json() -> None:
 
 def test_numbers_flags_and_choices() -> None:
     """What each reader takes, and what it does not."""
-    assert (options.positive("0.5"), options.flag("TRUE"), options.text("a")) == (0.5, True, "a")
+    assert (options.plain(values.per_second)("0.5"), options.plain(values.flag)("TRUE")) == (0.5, True)
     assert options.choice("spool", "commit")("Commit") == "commit"
-    number = options.number(0)
     for reader, wrong in (
-        *((options.positive, text) for text in ("0", "inf", "x")),
-        *((number, text) for text in ("-1", "1.5", "9" * 20)),
-        *((options.flag, "yes"), (options.choice("a"), "b"), (options.text, "")),
+        *((options.plain(values.per_second), text) for text in ("0", "inf", "x")),
+        *((options.plain(values.count), text) for text in ("-1", "0", "1.5", "9" * 20)),
+        *((options.plain(values.flag), "yes"), (options.choice("a"), "b")),
     ):
         with pytest.raises(ValueError, match="must"):
             reader(wrong)
