@@ -435,7 +435,7 @@ class Compare:
         if destination is None:
             return
         self._came_at = now
-        mark = Mark.parse(first(headers, COPY) or b"")
+        mark = Mark.parse(first(headers, COPY))
         if mark is None:
             self.others[destination] += 1
             return  # NEW has it again when the subscription ends

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from stomprelay.move.copies import Copy, Queue, Refusal, carried, first, spell, temporary_reply
 from stomprelay.relay.model.group import Reconnect
-from stomprelay.relay.model.move import COPY, SHADOW
+from stomprelay.relay.model.move import COPY, Mark
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, RABBITMQ, Profile
 from stomprelay.wire import names
 from stomprelay.wire.decoder import Decoder
@@ -352,7 +352,7 @@ class Drain:
         self._first_at = min(self._first_at, now)
         if self._ended:
             return  # it stays at OLD
-        if SHADOW in (first(headers, COPY) or b""):
+        if Mark.parse(first(headers, COPY)) is not None:
             self.queues[int(number)].shadows += 1
             self._write(End.OLD, compose(names.ACK, [(names.ID, ack)], V1_2))
             return

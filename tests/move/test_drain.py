@@ -269,7 +269,9 @@ def test_a_reply_to_a_temporary_queue_is_left_out() -> None:
 def test_a_copy_of_a_shadow_is_removed() -> None:
     """Its original went to another broker: NEW would have it twice. It is acknowledged, and counted."""
     script = Script().begins()
-    script.says(OLD, message(1, more=b"relay-copy:s1-shadow-3\n"), message(2, more=b"relay-copy:s1-4\n"))
+    script.says(
+        OLD, message(1, more=b"relay-copy:s1-shadow-3-00000000\n"), message(2, more=b"relay-copy:s1-4\n")
+    )
     assert script.sent() == [b"2"]
     assert script.acked() == [b"a-1"]
     assert script.drain.queues[0].shadows == 1

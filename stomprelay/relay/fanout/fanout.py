@@ -22,7 +22,7 @@ from stomprelay.relay.link.link import (
     not_to_be_had,
 )
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.move import COPY, SHADOW, Move
+from stomprelay.relay.model.move import COPY, Mark, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import THING
 from stomprelay.session.effects import Send
@@ -309,7 +309,7 @@ class Fanout:
         Then it is settled.
         """
         leg, session = member.link.connection.leg, member.session
-        if SHADOW not in (frame.header(COPY, leg.dialect) or b""):
+        if Mark.parse(frame.header(COPY, leg.dialect)) is None:
             return False
         name, destination = (
             frame.header(SUBSCRIPTION, leg.dialect),

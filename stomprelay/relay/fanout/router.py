@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener, Route
-from stomprelay.relay.model.move import COPY, SHADOW, Move, Phase
+from stomprelay.relay.model.move import COPY, Mark, Move, Phase
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import AGAIN, Resender
 from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
@@ -161,7 +161,7 @@ class Member:
             if isinstance(wire, bytes) and wire.startswith(SEND):
                 frames += self.resender.offline.read(wire)
         self.write_off()
-        return [each for each in frames if SHADOW not in (each.raw(COPY) or b"")]
+        return [each for each in frames if Mark.parse(each.raw(COPY)) is None]
 
     def write_off(self) -> int:
         """Forget the waiting and the unconfirmed frames. Return the number of SENDs among them."""

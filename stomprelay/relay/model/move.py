@@ -1,5 +1,6 @@
 """A move of destinations from one upstream to another, in phases."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -8,8 +9,11 @@ from zlib import crc32
 
 COPY: Final = b"relay-copy"
 """A header with the same value in all copies of a SEND, so that consumers recognise copies."""
-SHADOW: Final = b"-shadow-"
-"""What is in the value of `relay-copy` of each copy that NEW gets in the phase `shadow`, and of no other message."""
+SHADOW: Final = "^(.*)-shadow-([0-9]+)-([0-9a-f]+)$"
+"""Matches the value of `relay-copy` of each copy that NEW gets in the phase `shadow`, and of no other message. The
+groups are the values of its `Mark`.
+"""
+_SHADOW: Final = re.compile(SHADOW.encode())
 
 
 class Mark(NamedTuple):
@@ -29,17 +33,13 @@ class Mark(NamedTuple):
     @property
     def value(self) -> bytes:
         """The mark as the value of a header."""
-        return b"%b%b%d-%08x" % (self.session, SHADOW, self.number, self.check)
+        return b"%b-shadow-%d-%08x" % self
 
     @classmethod
-    def parse(cls, value: bytes) -> "Mark | None":
-        """Return the mark in a value of `relay-copy`; None if that is not of a copy of the phase `shadow`."""
-        session, found, rest = value.rpartition(SHADOW)
-        number, _, check = rest.partition(b"-")
-        try:
-            return cls(session, int(number), int(check, 16)) if found else None
-        except ValueError:
-            return None
+    def parse(cls, value: bytes | None) -> "Mark | None":
+        """Return the mark in a value of `relay-copy`. None: the message is no copy of the phase `shadow`."""
+        found = None if value is None else _SHADOW.match(value)
+        return None if found is None else cls(found[1], int(found[2]), int(found[3], 16))
 
 
 class Phase(Enum):
