@@ -38,14 +38,8 @@ from stomprelay.service.embedded import MemoryEndpoint
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.network.endpoints import NamedFactory, broker_endpoint
 from stomprelay.service.process import HURRY, Signals
-from stomprelay.session.effects import Event, Note
-from stomprelay.session.leg import Terms
-from stomprelay.wire.dialect import V1_2
-
-_EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
-"""The events of a session that explain its end."""
-_UNACKNOWLEDGED: Final = 1 << 20
-"""More deliveries than brokers make before the first ACK."""
+from stomprelay.session.effects import Note
+from stomprelay.session.reasons import EXPLAINING
 
 
 class Client(Protocol):
@@ -118,17 +112,8 @@ class Door:
 
     def _accept(self) -> LegProtocol:
         broker = self.broker = next(self._brokers)
-        upstream = self._upstream
         relay = Relay(
-            Listener(
-                self._name,
-                "",
-                replace(upstream, groups=alone(broker), quorum=1),
-                versions=frozenset({V1_2.version}),
-                heart_beat=Terms(0, 0),
-                limits=upstream.limits,
-                unacknowledged=_UNACKNOWLEDGED,
-            ),
+            Listener.own(self._name, replace(self._upstream, groups=alone(broker), quorum=1)),
             next(self._names),
             Counters(),
             random.random,
@@ -139,7 +124,7 @@ class Door:
         return LegProtocol(driver, relay.client)
 
     def _noted(self, note: Note, probed: bool) -> None:
-        if note.event in _EXPLAINING:
+        if note.event in EXPLAINING:
             self._reasons.append(note.text)
 
 
