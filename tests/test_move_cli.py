@@ -7,10 +7,12 @@ import pytest
 
 from stomprelay.cli import main
 from stomprelay.cli.move import drain
+from stomprelay.move.consumer import End
 from stomprelay.move.copies import Refusal
-from stomprelay.move.drain import Drain, End
+from stomprelay.move.drain import Drain
+from stomprelay.relay.model.group import Group
 from stomprelay.relay.model.profile import GENERIC
-from stomprelay.wire.frame import Limits
+from stomprelay.relay.model.upstream import Upstream
 
 CONFIG = """
 [upstream.old]
@@ -85,9 +87,8 @@ def drained() -> Drain:
     """A drain that has moved some messages, and not all."""
     made = Drain(
         ["/queue/a", "/queue/b"],
+        {each: Upstream(each.name, (Group("", ()),)) for each in End},
         lambda _: GENERIC,
-        dict.fromkeys(End),
-        dict.fromkeys(End, Limits()),
         skip=True,
     )
     first, second = made.queues

@@ -8,9 +8,10 @@ import pytest
 from stomprelay.cli import main
 from stomprelay.cli.move import compare
 from stomprelay.move.compare import Compare
+from stomprelay.relay.model.group import Group
 from stomprelay.relay.model.move import Mark
 from stomprelay.relay.model.profile import GENERIC
-from stomprelay.wire.frame import Limits
+from stomprelay.relay.model.upstream import Upstream
 
 CONFIG = """
 moves_file = "moves.json"
@@ -48,7 +49,7 @@ def test_mistakes(
 
 def test_the_lines() -> None:
     """A table, and below it what else there is to know."""
-    core = Compare(["/queue/a"], lambda *_: True, lambda _: GENERIC, None, Limits())
+    core = Compare(["/queue/a"], lambda *_: True, Upstream("new", (Group("", ()),)), lambda _: GENERIC)
     comparison = core.comparison
     comparison.watched("/queue/a", 0.0)
     for number in range(1, 4):

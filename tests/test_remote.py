@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.remote.client import AdminClient, AdminCredentials, AdminError, MoveStatus
+from stomprelay.relay.model.move import MoveRow
+from stomprelay.remote.client import AdminClient, AdminCredentials, AdminError
 from stomprelay.remote.commands import (
     MOVE,
     brokers,
@@ -84,10 +85,10 @@ def test_all_brokers(relay: Relay) -> None:
 
 def test_moves(relay: Relay) -> None:
     """A table, why a move is stopped, and who stays; an order is answered with the move alone."""
-    one = MoveStatus(
-        "orders", "prefix /q", "new", "off", 0.0, 3, 1, 1, 1, 0, 5, 6, "it is full", [["relay-1", "no"]]
+    one = MoveRow(
+        "orders", "prefix /q", "new", "off", 0.0, 3, 1, 1, 0, 5, 6, "it is full", [["relay-1", "no"]]
     )
-    relay.answer("/moves", json.dumps({"moves": [one._asdict(), one._replace(name="b")._asdict()]}).encode())
+    relay.answer("/moves", json.dumps({"moves": [one.shown, one._replace(name="b").shown]}).encode())
     lines = printed(relay, moves)
     assert lines[0].split() == [each.lstrip("#") for each in MOVE]
     assert lines[1].split() == [

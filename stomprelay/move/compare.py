@@ -1,9 +1,8 @@
 """Compares both sides of a move in the phase `shadow`: what clients sent to OLD, by the relay's journal, with the
 copies that a consumer of the relay's own takes from NEW.
 
-`Comparison` has the counts. `Compare` is the consumer: a client of NEW that speaks STOMP 1.2. It acknowledges copies
-only. Other messages stay unacknowledged, so NEW has them again at the end. Neither has a clock or sockets; see
-`move.drain`, whose requests `Compare` returns.
+`Comparison` has the counts. `Compare` is the consumer, see `move.consumer`. It acknowledges copies only. Other messages
+stay unacknowledged, so NEW has them again at the end.
 """
 
 from collections import defaultdict
@@ -14,32 +13,16 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from stomprelay.journal.schema import Context, JournalSide
-from stomprelay.move.copies import RESENT, first
-from stomprelay.move.drain import (
-    BROKER_LOST,
-    FINISHED_WITHIN,
-    GREETING,
-    SUBSCRIBING,
-    Close,
-    Done,
-    End,
-    Hold,
-    Open,
-    Request,
-    Talk,
-    Wake,
-    Write,
-    told,
-)
+from stomprelay.move.consumer import BROKER_LOST, BYE, Consumer, End, Request, Talk, told
+from stomprelay.move.copies import RESENT
 from stomprelay.relay.fanout.router import TOPICS
-from stomprelay.relay.model.group import Reconnect
 from stomprelay.relay.model.move import COPY, Mark
 from stomprelay.relay.model.profile import Profile
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event
 from stomprelay.wire import names
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame, Limits, compose
+from stomprelay.wire.frame import Frame
 
 PATIENCE: Final = 5.0
 """A SEND without a copy for so many seconds has none. A copy whose SEND is not in the journal by then has none."""
@@ -59,7 +42,6 @@ _OTHERS: Final = ("(other destinations)", "(other producers)")
 _ENDS: Final = {Event.DISCONNECTED.value, Event.VANISHED.value}
 _SEND: Final = names.SEND.decode()
 _SETTLING: Final = (names.COMMIT.decode(), names.ABORT.decode())
-_BYE: Final = b"bye"
 _NEW: Final = f"{End.NEW.value}: "
 
 
@@ -275,44 +257,36 @@ class Comparison:
 # The consumer
 
 
-class Compare:
+class Compare(Consumer):
     """Takes copies from NEW for so many `seconds`, and compares them with what the journal has. `destinations`: from
     where, to begin with; others are added when they are in the journal. `moves` returns whether a client of a listener
-    (by its name) that sends to a destination sends to the move. `profile` returns the product of NEW. `limits` and
-    `reconnect` are those of the upstream. `epoch` is the time 0 of all other times, in seconds since 1970.
+    (by its name) that sends to a destination sends to the move. For the rest see `Consumer`.
 
-    Call `begun` first, then the other inputs, until `Done`. `reason`: why it ended early, or empty. `until`: SENDs
-    before this time are compared. `others`: messages that are no copies, by destination; they were left at NEW.
+    `until`: SENDs before this time are compared. `others`: messages that are no copies, by destination; they were left
+    at NEW.
     """
 
     def __init__(
         self,
         destinations: Iterable[str],
         moves: Callable[[str, str], bool],
+        upstream: Upstream,
         profile: Callable[[End], Profile],
-        reconnect: Reconnect | None,
-        limits: Limits,
         *,
         epoch: float = 0.0,
         seconds: float = 60.0,
     ) -> None:
+        super().__init__({End.NEW: upstream}, profile, epoch)
         self.comparison = Comparison()
-        self.reason = ""
+        self.others: defaultdict[str, int] = defaultdict(int)
+        self.until = inf
+        self._moves = moves
+        self._seconds = seconds
+        self._talk = self._talks[End.NEW]
         self._came_at = self._fewer_at = -inf
         self._lacking = inf
-        self.others: defaultdict[str, int] = defaultdict(int)
-        self.done = False
         self._destinations: dict[bytes, str] = {}
         self._known: set[str] = set()
-        self._moves = moves
-        self._profile = profile
-        self._talk = Talk(limits, reconnect)
-        self._epoch = epoch
-        self._seconds = seconds
-        self.until = inf
-        self._over_at = inf
-        self._leaving = self._holding = False
-        self._requests: list[Request] = []
         for each in destinations:
             self._add(each)
 
@@ -321,33 +295,7 @@ class Compare:
     def begun(self, now: float) -> Sequence[Request]:
         """Begin."""
         self.until = min(self.until, now + self._seconds)
-        self._open()
-        return self._after(now)
-
-    def opened(self, end: End, now: float) -> Sequence[Request]:
-        """A connection was opened."""
-        self._write(GREETING)
-        return self._after(now)
-
-    def received(self, end: End, data: bytes, now: float) -> Sequence[Request]:
-        """Bytes came from NEW."""
-        talk = self._talk
-        try:
-            talk.decoder.feed(data)
-            for frame in talk.decoder.frames():
-                self._take(frame, now)
-                if self.done:
-                    break
-        except StompError as error:
-            self._end(f"{_NEW}{error.message} ({error.detail})")
-        return self._after(now)
-
-    def lost(self, end: End, reason: str, now: float) -> Sequence[Request]:
-        """The connection ended, or could not be opened."""
-        talk = self._talk
-        again = talk.lost(now)
-        if self._leaving or not again:
-            self._end(_NEW + "; ".join(dict.fromkeys(filter(None, (talk.error, reason)))))
+        self._open(End.NEW)
         return self._after(now)
 
     def stopped(self, reason: str, now: float) -> Sequence[Request]:
@@ -358,14 +306,6 @@ class Compare:
     def unreadable(self, reason: str, now: float) -> Sequence[Request]:
         """The journal cannot be read."""
         self._end(reason)
-        return self._after(now)
-
-    def woke(self, now: float) -> Sequence[Request]:
-        """The time of the last `Wake` has come."""
-        if now >= self._talk.retry_at:
-            self._open()
-        if now >= self._over_at:
-            self._end(f"{_NEW}it did not confirm DISCONNECT")
         return self._after(now)
 
     def ahead(self, now: float) -> bool:
@@ -402,48 +342,47 @@ class Compare:
             lacking = len(self.comparison.lacking(self._epoch + self.until))
             if lacking < self._lacking:
                 self._lacking, self._fewer_at = lacking, now
-            if now >= (self._fewer_at + PATIENCE if lacking else self.until + FLUSHED):
-                self._leave(now)
+            over_at = self._fewer_at + PATIENCE if lacking else self.until + FLUSHED
+            if now >= over_at and not self._leave(End.NEW, now):
+                self._end(_NEW + (self._talk.error or "it was not there"))
         return self._after(now)
 
     # Frames
 
-    def _take(self, frame: Frame, now: float) -> None:
-        talk = self._talk
+    def _read(self, end: End, talk: Talk, frame: Frame, now: float) -> None:
         if frame.command is names.CONNECTED:
             talk.connected(now)
-            for id_ in self._destinations:
-                self._subscribe(id_)
+            for id_, destination in self._destinations.items():
+                self._subscribe(end, id_, destination, topic=_is_topic(destination))
         elif frame.command is names.MESSAGE:
             self._came(frame, now)
         elif frame.command is names.RECEIPT:
             receipt = frame.header(names.RECEIPT_ID, V1_2) or b""
-            if receipt == _BYE:
+            if receipt == BYE:
                 self._end("")
-            elif (destination := self._destinations.get(receipt)) is not None:
-                self.comparison.watched(destination, self._epoch + now)
+            elif (known := self._destinations.get(receipt)) is not None:
+                self.comparison.watched(known, self._epoch + now)
         elif frame.header(names.MESSAGE_HEADER, V1_2) != BROKER_LOST:
-            talk.error, profile = told(frame), self._profile(End.NEW)
+            talk.error, profile = told(frame), self._profile(end)
             if not (profile.leaves(frame) if talk.up else profile.unavailable(frame)):
                 self._end(_NEW + talk.error)
         # The end of the connection follows.
 
     def _came(self, frame: Frame, now: float) -> None:
-        headers = frame.headers(V1_2)
-        destination = self._destinations.get(first(headers, names.SUBSCRIPTION) or b"")
-        ack = first(headers, names.ACK_HEADER)
+        destination = self._destinations.get(frame.header(names.SUBSCRIPTION, V1_2) or b"")
+        ack = frame.header(names.ACK_HEADER, V1_2)
         if destination is None:
             return
         self._came_at = now
-        mark = Mark.parse(first(headers, COPY) or b"")
+        mark = Mark.parse(frame.header(COPY, V1_2))
         if mark is None:
             self.others[destination] += 1
             return  # NEW has it again when the subscription ends
-        again = first(headers, names.REDELIVERED) == b"true" or first(headers, RESENT) is not None
+        again = frame.header(names.REDELIVERED, V1_2) == b"true" or frame.header(RESENT, V1_2) is not None
         same = crc32(frame.payload) == mark.check
         self.comparison.came(mark, destination, same=same, again=again, at=self._epoch + now)
         if ack is not None:
-            self._write(compose(names.ACK, [(names.ID, ack)], V1_2))
+            self._write(End.NEW, names.ACK, [(names.ID, ack)])
 
     def _add(self, destination: str) -> None:
         """Take copies from this destination, too, unless these are too many."""
@@ -453,52 +392,26 @@ class Compare:
         self._known.add(destination)
         self._destinations[id_] = destination
         if self._talk.up:
-            self._subscribe(id_)
-
-    def _subscribe(self, id_: bytes) -> None:
-        destination = self._destinations[id_].encode()
-        topic = destination.startswith(TOPICS)
-        headers = [
-            (names.ID, id_),
-            (names.DESTINATION, destination),
-            (names.ACK_HEADER, b"auto" if topic else b"client-individual"),
-            (names.RECEIPT_HEADER, id_),
-            *(() if topic else SUBSCRIBING.get(self._profile(End.NEW).name, ())),
-        ]
-        self._write(compose(names.SUBSCRIBE, headers, V1_2))
+            self._subscribe(End.NEW, id_, destination, topic=_is_topic(destination))
 
     # The end
 
-    def _open(self) -> None:
-        self._talk.began()
-        self._requests.append(Open(End.NEW))
+    def _lost(self, end: End, talk: Talk, now: float, *, again: bool) -> None:
+        if self._leaving or not again:
+            self._end(_NEW + talk.error)
 
-    def _leave(self, now: float) -> None:
-        self._leaving = True
-        self._over_at = now + FINISHED_WITHIN
-        if self._talk.up:
-            self._write(compose(names.DISCONNECT, [(names.RECEIPT_HEADER, _BYE)], V1_2))
-        else:
-            self._end(_NEW + (self._talk.error or "it was not there"))
+    def _timed_out(self, now: float) -> None:
+        if now >= self._ends_at:
+            self._end(f"{_NEW}it did not confirm DISCONNECT")
 
     def _end(self, trouble: str) -> None:
         self.reason = trouble
         self.comparison.close(self._epoch + self.until)
-        if self._talk.open:
-            self._requests.append(Close(End.NEW))
-        self._talk.open = self._talk.up = False
-        self.done = True
-        self._requests.append(Done())
+        self._finish()
 
-    def _after(self, now: float) -> Sequence[Request]:
-        if not self.done:
-            crowded = self.comparison.crowded
-            if crowded is not self._holding:
-                self._holding = crowded
-                self._requests.append(Hold(crowded))
-            self._requests.append(Wake(min(self._talk.retry_at, self._over_at)))
-        requests, self._requests = self._requests, []
-        return requests
+    def _go_on(self, now: float) -> None:
+        self.holding = self.comparison.crowded
 
-    def _write(self, data: bytes) -> None:
-        self._requests.append(Write(End.NEW, data))
+
+def _is_topic(destination: str) -> bool:
+    return destination.encode().startswith(TOPICS)

@@ -4,30 +4,23 @@ A message is acknowledged at OLD only when NEW has confirmed its copy. So a cras
 not acknowledged, and the next run takes it. If NEW had the message already, the second copy is marked. OLD never gets
 a NACK, because for a NACK some products discard the message.
 
-`Drain` is a client of both brokers that speaks STOMP 1.2. It has no clock and no sockets: its inputs are what happened,
-and each input returns the requests to perform, in order.
+`Drain` is a client of both brokers, see `move.consumer`.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
-from stomprelay.move.copies import Copy, Queue, Refusal, carried, first, spell, temporary_reply
-from stomprelay.relay.model.group import Reconnect
-from stomprelay.relay.model.move import COPY, SHADOW
-from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, RABBITMQ, Profile
+from stomprelay.move.consumer import BROKER_LOST, BYE, FINISHED_WITHIN, Consumer, End, Request, Talk, told
+from stomprelay.move.copies import Copy, Queue, Refusal, carried, temporary_reply
+from stomprelay.relay.model.move import COPY, Mark
+from stomprelay.relay.model.profile import Profile
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.wire import names
-from stomprelay.wire.decoder import Decoder
-from stomprelay.wire.dialect import V1_2, Headers
-from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame, Limits, compose, compose_raw
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.frame import Frame
 
-PREFETCH: Final = 100
-"""How many messages of a queue OLD delivers before it gets ACKs. The other consumers of the queue get the rest."""
-WINDOW: Final = 256 * 1024
-"""The same for Artemis, in bytes."""
 HELD: Final = 8 * 1024 * 1024
 """OLD is not read from while so many bytes of bodies wait for NEW."""
 REMEMBERED: Final = 4096
@@ -37,185 +30,42 @@ BURST: Final = 0.1
 CONFIRMED_WITHIN: Final = 30.0
 """A broker counts as lost if it confirms nothing for so many seconds."""
 _SILENT: Final = f"no RECEIPT within {CONFIRMED_WITHIN:g} s"
-FINISHED_WITHIN: Final = 10.0
-"""At the end, the seconds that NEW has for its last RECEIPTs, and then OLD for its DISCONNECT."""
-PATIENCE: Final = 60.0
-"""A broker that was lost is tried again for at most so many seconds."""
-SETTLED: Final = 5.0
-"""A broker that was lost after so many seconds gets its whole patience again."""
 STRIKES: Final = 2
 """How often NEW may be lost while a message is the only one under way. Then the message counts as refused."""
 
 
-class End(Enum):
-    """The two brokers. The values are for texts."""
-
-    OLD = "the old broker"
-    NEW = "the new broker"
-
-    __hash__ = object.__hash__
-
-
-class Open(NamedTuple):
-    """Open a connection to a broker of this end. Then call `opened` or `lost`."""
-
-    end: End
-
-
-class Write(NamedTuple):
-    """Write these bytes."""
-
-    end: End
-    data: bytes
-
-
-class Close(NamedTuple):
-    """Close the connection when all is written. Do not report its end."""
-
-    end: End
-
-
-class Hold(NamedTuple):
-    """Stop reading from the end that gives messages (`on`), or read from it again."""
-
-    on: bool
-
-
-class Wake(NamedTuple):
-    """Call `woke` at this time, instead of the time of the last `Wake`."""
-
-    at: float
-
-
-class Done(NamedTuple):
-    """It is over; see `reason` of the drain or of the comparison."""
-
-
-Request = Open | Write | Close | Hold | Wake | Done
-
-
-SUBSCRIBING: Final[Mapping[str, Headers]] = {
-    ACTIVEMQ.name: [(b"activemq.prefetchSize", b"%d" % PREFETCH)],
-    RABBITMQ.name: [(b"prefetch-count", b"%d" % PREFETCH)],
-    ARTEMIS.name: [(b"consumer-window-size", b"%d" % WINDOW), (b"subscription-type", b"ANYCAST")],
-}
-"""The headers of a SUBSCRIBE for a queue that limit how many messages wait for their ACKs, by product."""
-GREETING: Final = compose_raw(
-    names.CONNECT,
-    [(names.ACCEPT_VERSION, V1_2.version), (names.HOST, b"/"), (names.HEART_BEAT, b"0,0")],
-)
-"""The CONNECT of a client of a relay of its own."""
-_BYE: Final = b"bye"
-BROKER_LOST: Final = b"connection to the broker was lost"
-"""The ERROR of a relay whose broker is lost."""
-
-
-class Talk:
-    """The conversation with one end. `session`: its number, from 1 on. `open`: there is a connection, or an attempt.
-    `up`: CONNECTED came. `up_at`: when. `subscribed`: how many SUBSCRIBEs OLD has confirmed. `error`: the text of the
-    last ERROR. `retry_at`: when the next attempt is due.
-    """
-
-    def __init__(self, limits: Limits, reconnect: Reconnect | None) -> None:
-        self._limits = limits
-        self._reconnect = reconnect
-        self.session = 0
-        self.open = False
-        self.up = False
-        self.subscribed = 0
-        self.error = ""
-        self.retry_at = inf
-        self._failures = 0
-        self._failing_since = inf
-        self.up_at = inf
-        self.decoder = self._decoder()
-
-    def _decoder(self) -> Decoder:
-        return Decoder(V1_2, frozenset({names.CONNECTED, names.ERROR}), self._limits)
-
-    def began(self) -> None:
-        """Begin a conversation: a connection is being opened."""
-        self.decoder = self._decoder()
-        self.session += 1
-        self.open = True
-        self.subscribed = 0
-        self.error = ""
-        self.retry_at = inf
-
-    def connected(self, now: float) -> None:
-        """Record that CONNECTED came."""
-        self.decoder.expect(V1_2, names.BROKER_COMMANDS)
-        self.up = True
-        self.up_at = now
-
-    def progressed(self) -> None:
-        """Record that the broker did something useful: the next loss is the first one again."""
-        self._failures = 0
-        self._failing_since = inf
-
-    def lost(self, now: float) -> bool:
-        """Record that the connection ended. Return whether to try again, at `retry_at`."""
-        if now >= self.up_at + SETTLED:
-            self.progressed()
-        self.open = self.up = False
-        self.up_at = inf
-        options = self._reconnect
-        if options is None:
-            return False
-        self._failing_since = min(self._failing_since, now)
-        pause = options.initial_delay
-        if options.exponential:
-            pause *= options.multiplier ** min(self._failures, 64)
-        self._failures += 1
-        self.retry_at = now + min(pause, options.longest_delay)
-        patience = self._failing_since + min(options.timeout, PATIENCE)
-        return self.retry_at < patience and not 0 <= options.attempts < self._failures
-
-
-class Drain:
-    """Drains these queues of OLD to NEW. `limits` and `reconnect` are those of the upstreams; without `reconnect` a
-    broker that is lost ends the drain. `profile` returns the product of an end that is connected. `epoch` is the time
-    0 of all other times, in seconds since 1970. `rate`: how many messages a second; None: any number. `idle`: how many
-    seconds nothing may come before the drain is over. `skip`: a message that NEW refuses does not end the drain.
-
-    Call `begun` first, then the other inputs, until `Done`. `reason` is empty if the queues are drained.
+class Drain(Consumer):
+    """Drains these queues of OLD to NEW. Without `reconnect` a broker that is lost ends the drain. `rate`: how many
+    messages a second; None: any number. `idle`: how many seconds nothing may come before the drain is over. `skip`: a
+    message that NEW refuses does not end the drain. For the rest see `Consumer`.
     """
 
     def __init__(
         self,
         queues: Iterable[str],
+        upstreams: Mapping[End, Upstream],
         profile: Callable[[End], Profile],
-        reconnect: Mapping[End, Reconnect | None],
-        limits: Mapping[End, Limits],
         *,
         epoch: float = 0.0,
         rate: float | None = None,
         idle: float = 5.0,
         skip: bool = False,
     ) -> None:
+        super().__init__(upstreams, profile, epoch)
         self.queues = [Queue(name) for name in queues]
-        self.reason = ""
-        self._profile = profile
-        self._epoch = epoch
+        self.unconfirmed = 0
         self._rate = rate
         self._idle = idle
         self._skip = skip
-        self._talks = {end: Talk(limits[end], reconnect[end]) for end in End}
         self._waiting: deque[Copy] = deque()
         self._under_way: dict[bytes, Copy] = {}
         self._remembered: dict[int, None] = {}
         self._number = 0
         self._held = 0
-        self._holding = False
         self._quiet_since = 0.0
         self._first_at = inf
         self._confirmed_at = 0.0
         self._due = 0.0
-        self._ends_at = inf
-        self._leaving = False
-        self.unconfirmed = 0
-        self.done = False
-        self._requests: list[Request] = []
 
     @property
     def under_way(self) -> int:
@@ -239,51 +89,22 @@ class Drain:
         self._open(End.NEW)
         return self._after(now)
 
-    def opened(self, end: End, now: float) -> Sequence[Request]:
-        """A connection was opened."""
-        self._write(end, GREETING)
-        return self._after(now)
-
-    def received(self, end: End, data: bytes, now: float) -> Sequence[Request]:
-        """Bytes came from a broker."""
-        talk = self._talks[end]
-        session = talk.session
-        try:
-            talk.decoder.feed(data)
-            for frame in talk.decoder.frames():
-                self._read(end, talk, frame, now)
-                if self.done or not talk.open or talk.session != session:
-                    break
-        except StompError as error:
-            self._give_up(end, f"{error.message} ({error.detail})", now)
-        return self._after(now)
-
-    def lost(self, end: End, reason: str, now: float) -> Sequence[Request]:
-        """A connection ended, or could not be opened."""
-        if self._talks[end].open:
-            self._lost(end, reason, now)
-        return self._after(now)
-
     def stopped(self, reason: str, now: float) -> Sequence[Request]:
         """The drain shall end now, because of this reason. What is under way is waited for."""
         self._stop(reason, now)
         return self._after(now)
 
-    def woke(self, now: float) -> Sequence[Request]:
-        """The time of the last `Wake` has come."""
-        for end, talk in self._talks.items():
-            if now >= talk.retry_at:
-                self._open(end)
+    def _timed_out(self, now: float) -> None:
         if self._under_way and now >= self._confirmed_at + CONFIRMED_WITHIN:
             self._give_up(End.NEW, _SILENT, now)
         if self._subscribing and now >= self._talks[End.OLD].up_at + CONFIRMED_WITHIN:
             self._give_up(End.OLD, _SILENT, now)
-        if now >= self._ends_at:
-            if self._leaving:
-                self._end("it did not confirm DISCONNECT: some of the last ACKs may not have arrived")
-            else:
-                self._leave(now)
-        return self._after(now)
+        if now < self._ends_at:
+            return
+        if self._leaving:
+            self._end("it did not confirm DISCONNECT: some of the last ACKs may not have arrived")
+        else:
+            self._leave_old(now)
 
     # Frames
 
@@ -293,7 +114,8 @@ class Drain:
         elif frame.command is names.CONNECTED:
             talk.connected(now)
             if end is End.OLD:
-                self._subscribe()
+                for number, queue in enumerate(self.queues):
+                    self._subscribe(end, b"%d" % number, queue.name)
             elif not self._talks[End.OLD].session:
                 self._open(End.OLD)
         elif frame.command is names.MESSAGE and end is End.OLD:
@@ -302,7 +124,7 @@ class Drain:
             receipt = frame.header(names.RECEIPT_ID, V1_2) or b""
             if end is End.NEW:
                 self._confirmed(receipt, now)
-            elif receipt == _BYE:
+            elif receipt == BYE:
                 self._end("")
             else:
                 talk.subscribed += 1
@@ -330,34 +152,20 @@ class Drain:
             talk.error = text
             self._refused(copy, text, now)
 
-    def _subscribe(self) -> None:
-        profile = self._profile(End.OLD)
-        for number, queue in enumerate(self.queues):
-            id_ = b"%d" % number
-            headers = [
-                (names.ID, id_),
-                (names.DESTINATION, queue.name.encode()),
-                (names.ACK_HEADER, b"client-individual"),
-                (names.RECEIPT_HEADER, b"subscribed-" + id_),
-                *SUBSCRIBING.get(profile.name, ()),
-            ]
-            self._write(End.OLD, compose(names.SUBSCRIBE, headers, V1_2))
-
     def _came(self, talk: Talk, frame: Frame, now: float) -> None:
-        headers = frame.headers(V1_2)
-        number, ack = first(headers, names.SUBSCRIPTION), first(headers, names.ACK_HEADER)
+        number, ack = frame.header(names.SUBSCRIPTION, V1_2), frame.header(names.ACK_HEADER, V1_2)
         if number is None or not number.isdigit() or int(number) >= len(self.queues) or ack is None:
             return
         self._quiet_since = now
         self._first_at = min(self._first_at, now)
         if self._ended:
             return  # it stays at OLD
-        if SHADOW in (first(headers, COPY) or b""):
+        if Mark.parse(frame.header(COPY, V1_2)) is not None:
             self.queues[int(number)].shadows += 1
-            self._write(End.OLD, compose(names.ACK, [(names.ID, ack)], V1_2))
+            self._write(End.OLD, names.ACK, [(names.ID, ack)])
             return
-        again = first(headers, names.REDELIVERED) == b"true"
-        copy = Copy(self.queues[int(number)], talk.session, ack, headers, frame.payload, again)
+        again = frame.header(names.REDELIVERED, V1_2) == b"true"
+        copy = Copy(self.queues[int(number)], talk.session, ack, frame.headers(V1_2), frame.payload, again)
         if talk.session > 1 and not again:
             copy.marked = copy.key in self._remembered
         self._held += len(copy.body)
@@ -374,7 +182,7 @@ class Drain:
         if not old.up or copy.session != old.session:
             return  # OLD delivers it again
         old.progressed()
-        self._write(End.OLD, compose(names.ACK, [(names.ID, copy.ack)], V1_2))
+        self._write(End.OLD, names.ACK, [(names.ID, copy.ack)])
         queue = copy.queue
         queue.moved += 1
         queue.bytes += len(copy.body)
@@ -394,31 +202,16 @@ class Drain:
         """Whether nothing more is taken from OLD or sent to NEW."""
         return bool(self.reason) or self._leaving
 
-    def _open(self, end: End) -> None:
-        if not self._ended:
-            self._talks[end].began()
-            self._requests.append(Open(end))
-
-    def _give_up(self, end: End, reason: str, now: float) -> None:
-        """Close a connection that is of no use any more."""
-        if self._talks[end].open:
-            self._requests.append(Close(end))
-            self._lost(end, reason, now)
-
-    def _lost(self, end: End, reason: str, now: float) -> None:
-        talk = self._talks[end]
-        told = "; ".join(dict.fromkeys(filter(None, (talk.error, reason))))
-        again = talk.lost(now)
+    def _lost(self, end: End, talk: Talk, now: float, *, again: bool) -> None:
         if end is End.OLD:
             self._drop()
         else:
-            self._return(told, now)
+            self._return(talk.error, now)
         if self._leaving:
             if end is End.OLD:
-                self._end(f"it was lost before it confirmed DISCONNECT: {told}")
+                self._end(f"it was lost before it confirmed DISCONNECT: {talk.error}")
         elif not again:
-            talk.retry_at = inf
-            self._stop(f"{end.value} was lost: {told}", now)
+            self._stop(f"{end.value} was lost: {talk.error}", now)
 
     def _drop(self) -> None:
         """Forget what waits: OLD delivers it again, or has it again."""
@@ -452,16 +245,11 @@ class Drain:
             for talk in self._talks.values():
                 talk.retry_at = inf
 
-    def _leave(self, now: float) -> None:
+    def _leave_old(self, now: float) -> None:
         """Leave OLD: it has again what was not acknowledged, and confirms that it got all ACKs."""
-        self._leaving = True
         self.unconfirmed += len(self._under_way)
         self._under_way.clear()
-        self._ends_at = now + FINISHED_WITHIN
-        if self._talks[End.OLD].up:
-            headers = [(names.RECEIPT_HEADER, _BYE)]
-            self._write(End.OLD, compose(names.DISCONNECT, headers, V1_2))
-        else:
+        if not self._leave(End.OLD, now):
             self._end("")
 
     def _end(self, trouble: str) -> None:
@@ -471,38 +259,22 @@ class Drain:
         if refused and not self.reason:
             self.reason = f"{End.NEW.value} refused what is still at {End.OLD.value}, messages: {refused}"
         if self._talks[End.NEW].up:
-            self._write(End.NEW, compose(names.DISCONNECT, [], V1_2))
-        self._requests += [Close(end) for end, talk in self._talks.items() if talk.open]
-        for talk in self._talks.values():
-            talk.open = talk.up = False
-        self.done = True
-        self._requests.append(Done())
+            self._write(End.NEW, names.DISCONNECT, [])
+        self._finish()
 
     # After each input
-
-    def _after(self, now: float) -> Sequence[Request]:
-        if not self.done:
-            self._go_on(now)
-        requests, self._requests = self._requests, []
-        return requests
 
     def _go_on(self, now: float) -> None:
         if self.reason and not self._leaving:
             self.unconfirmed += sum([each.sent for each in self._waiting])
             self._drop()
             if not self._under_way:
-                self._leave(now)
+                self._leave_old(now)
         elif not self._leaving:
             self._send(now)
             if self._idles and now >= self._quiet_since + self._idle:
-                self._leave(now)
-        if self.done:
-            return
-        held = self._held > (HELD // 2 if self._holding else HELD)
-        if held is not self._holding:
-            self._holding = held
-            self._requests.append(Hold(held))
-        self._requests.append(Wake(min(self._times(now))))
+                self._leave_old(now)
+        self.holding = self._held > (HELD // 2 if self.holding else HELD)
 
     @property
     def _idles(self) -> bool:
@@ -517,11 +289,9 @@ class Drain:
         return old.up and old.subscribed < len(self.queues)
 
     def _times(self, now: float) -> Iterator[float]:
-        """Yield the times at which something is to be done if nothing comes."""
-        yield self._ends_at
+        yield from super()._times(now)
         if self._leaving:
             return
-        yield from [each.retry_at for each in self._talks.values()]
         if self._under_way:
             yield self._confirmed_at + CONFIRMED_WITHIN
         if self._subscribing:
@@ -553,20 +323,9 @@ class Drain:
             copy.sent = True
             self._remember(copy)
             headers = carried(copy, self._profile(End.OLD), self._profile(End.NEW), self._epoch + now)
-            head = [(names.RECEIPT_HEADER, receipt), *headers]
-            self._write(End.NEW, compose(names.SEND, head, V1_2, copy.body))
+            self._write(End.NEW, names.SEND, [(names.RECEIPT_HEADER, receipt), *headers], copy.body)
 
     def _remember(self, copy: Copy) -> None:
         self._remembered[copy.key] = None
         if len(self._remembered) > REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
-
-    def _write(self, end: End, data: bytes) -> None:
-        self._requests.append(Write(end, data))
-
-
-def told(error: Frame) -> str:
-    """Return the content of an ERROR as one line of text."""
-    message = spell(error.header(names.MESSAGE_HEADER, V1_2) or b"ERROR")
-    body = " ".join(error.payload[:500].decode("utf-8", "replace").split("\n\tat ")[0].split())
-    return f"{message}: {spell(body.encode())}" if body and body != message else message

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from stomprelay.relay.model.move import SHADOW
+
 
 @dataclass(frozen=True)
 class Column:
@@ -355,18 +357,18 @@ not seen, of the first MESSAGE.
 """
 
 COMPARED: Final = "compared"
-_COMPARED: Final = """WITH taken AS (
+_COMPARED: Final = f"""WITH taken AS (
     SELECT *, max(number) OVER (PARTITION BY session, destination ORDER BY at
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS greatest
     FROM (
         SELECT ns, destination, body, body_size, struct(ns, number) AS at,
-            regexp_extract(headers['relay-copy'], '^(.*)-shadow-([0-9]+)-([0-9a-f]+)$', 1) AS session,
-            CAST(regexp_extract(headers['relay-copy'], '^(.*)-shadow-([0-9]+)-([0-9a-f]+)$', 2) AS bigint) AS number,
-            conv(regexp_extract(headers['relay-copy'], '^(.*)-shadow-([0-9]+)-([0-9a-f]+)$', 3), 16, 10) AS crc,
+            regexp_extract(headers['relay-copy'], '{SHADOW}', 1) AS session,
+            CAST(regexp_extract(headers['relay-copy'], '{SHADOW}', 2) AS bigint) AS number,
+            conv(regexp_extract(headers['relay-copy'], '{SHADOW}', 3), 16, 10) AS crc,
             'true' IN (headers['redelivered'], headers['relay-resent']) AS again
         FROM frames
         WHERE relay = 'compare' AND listener = 'compare' AND command = 'MESSAGE'
-            AND headers['relay-copy'] LIKE '%-shadow-%'
+            AND headers['relay-copy'] RLIKE '{SHADOW}'
     )
 ),
 copies AS (

@@ -150,12 +150,12 @@ class Relay:
             return False
         if flow.coupled:
             return flow.survives and any(move.phase is not Phase.OFF for move in listener.moves)
-        return flow.behind or (flow.turns and listener is not self.listener)
+        return flow.router.behind or (flow.router.turns and listener is not self.listener)
 
     def standing(self, move: Move) -> tuple[bool, str] | None:
         """See `Router.standing`. None: the session does not follow the move, because it is older than its table."""
         flow = None if self._connection is None else self._connection.flow
-        return None if flow is None or flow.coupled else flow.standing(move)
+        return None if flow is None or flow.coupled else flow.router.standing(move)
 
     @property
     def ending(self) -> bool:
@@ -674,7 +674,7 @@ class ClientConnection:
         if client.state is not LegState.CONNECTED or self.shutdown.begun:
             return False
         if not flow.coupled:
-            if listener is self._listener or not flow.turn_to(listener):
+            if listener is self._listener or not flow.router.turn_to(listener):
                 return False
             self.session.kept.most = listener.budget
             self._listener = listener

@@ -11,13 +11,14 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from stomprelay.config import address
 from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.relay.model.move import MoveRow
 from stomprelay.wire.errors import visible
 
 _UNAUTHORIZED: Final = 401
 _MISDIRECTED: Final = 421
 
 Answer = TypeVar("Answer")
-Record = TypeVar("Record", "BrokerStatus", "MoveStatus", "SessionPage", "ReloadAnswer", "DrainStatus")
+Record = TypeVar("Record", "BrokerStatus", MoveRow, "SessionPage", "ReloadAnswer", "DrainStatus")
 DEFAULT: Final = "http://127.0.0.1:61680"
 
 _REQUEST: Final = 10.0
@@ -169,27 +170,6 @@ class DrainStatus(NamedTuple):
     sessions: int
 
 
-class MoveStatus(NamedTuple):
-    """A move, as a relay reports it: see `stomprelay move status`. `since`: seconds since 1970, 0 for never. `stays`:
-    some of the sessions that stay at OLD, each with the reason.
-    """
-
-    name: str
-    pattern: str
-    to: str
-    phase: str
-    since: float
-    sessions: int
-    followed: int
-    waiting: int
-    staying: int
-    older: int
-    copied: int
-    failed: int
-    stopped: str
-    stays: list[list[str]]
-
-
 class AdminClient:
     """Sends requests to a relay's admin endpoint. `place`: its URL or endpoint string. Methods raise `AdminError`."""
 
@@ -219,11 +199,11 @@ class AdminClient:
         """Take the broker with this URI into service again, and return all brokers."""
         return self._request("POST", "/brokers/resume", _brokers, {"broker": broker})
 
-    def moves(self) -> list[MoveStatus]:
+    def moves(self) -> list[MoveRow]:
         """Return all moves."""
         return self._request("GET", "/moves", _moves)
 
-    def move(self, name: str, phase: str) -> list[MoveStatus]:
+    def move(self, name: str, phase: str) -> list[MoveRow]:
         """Begin a phase of a move (also `next` or `back`), and return all moves."""
         return self._request("POST", "/moves", _moves, {"move": name, "phase": phase})
 
@@ -313,8 +293,8 @@ def _brokers(answer: Any) -> list[BrokerStatus]:
     return [_read(BrokerStatus, each) for each in answer["brokers"]]
 
 
-def _moves(answer: Any) -> list[MoveStatus]:
-    return [_read(MoveStatus, each) for each in answer["moves"]]
+def _moves(answer: Any) -> list[MoveRow]:
+    return [_read(MoveRow, each) for each in answer["moves"]]
 
 
 def _session_page(answer: Any) -> SessionPage:

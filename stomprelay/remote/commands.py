@@ -15,13 +15,13 @@ from stomprelay.journal.command import record_lines
 from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse
 from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.relay.model.move import MoveRow
 from stomprelay.remote.client import (
     RATES,
     AdminClient,
     AdminError,
     BrokerStatus,
     DrainStatus,
-    MoveStatus,
     session_cells,
 )
 from stomprelay.wire.errors import visible
@@ -220,15 +220,13 @@ def move(admin: AdminClient, name: str, phase: str, print_line: PrintLine, *, as
     return 0
 
 
-def _print_moves(found: Iterable[MoveStatus], print_line: PrintLine, *, as_json: bool) -> None:
+def _print_moves(found: Iterable[MoveRow], print_line: PrintLine, *, as_json: bool) -> None:
     rows = [*found]
     if as_json:
         for row in rows:
-            print_line(json.dumps(row._asdict()))
+            print_line(json.dumps(row.shown))
         return
-    cells = [
-        (row.name, row.pattern, row.to, row.phase, _moment(row.since), *map(str, row[5:12])) for row in rows
-    ]
+    cells = [(*row[:4], _moment(row.since), *map(str, (*row[5:7], row.waiting, *row[7:11]))) for row in rows]
     for line in table(MOVE, [tuple(map(visible, each)) for each in cells]):
         print_line(line)
     for row in rows:

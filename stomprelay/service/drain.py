@@ -23,7 +23,8 @@ from stomprelay.journal.follow import Follower
 from stomprelay.journal.records import Record
 from stomprelay.journal.schema import Context
 from stomprelay.move.compare import Compare
-from stomprelay.move.drain import Close, Done, Drain, End, Hold, Open, Request, Wake, Write
+from stomprelay.move.consumer import Connect, Consumer, End, HangUp, Write
+from stomprelay.move.drain import Drain
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
@@ -37,44 +38,31 @@ from stomprelay.service.embedded import MemoryEndpoint
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.network.endpoints import NamedFactory, broker_endpoint
 from stomprelay.service.process import HURRY, Signals
-from stomprelay.session.effects import Event, Note
-from stomprelay.session.leg import Terms
-from stomprelay.wire.dialect import V1_2
-
-_EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
-"""The events of a session that explain its end."""
-_UNACKNOWLEDGED: Final = 1 << 20
-"""More deliveries than brokers make before the first ACK."""
+from stomprelay.session.effects import Note
+from stomprelay.session.reasons import EXPLAINING
 
 
 class Client(Protocol):
-    """The connection of one end to its relay. `end` None: it was closed, and nothing more is reported."""
+    """The connection of one end to its relay. `held`: it is not read from."""
+
+    transport: Any = None
+    held = False
 
     def __init__(self, moving: "Performing", end: End) -> None:
         self._moving = moving
-        self.end: End | None = end
+        self._end = end
 
     def connectionMade(self) -> None:
         """Report the connection."""
-        if self.end is not None:
-            self._moving.happened("opened", self.end)
+        self._moving.heard(self, self._end, "opened")
 
     def dataReceived(self, data: bytes) -> None:
         """Pass on the bytes."""
-        if self.end is not None:
-            self._moving.happened("received", self.end, data)
+        self._moving.heard(self, self._end, "received", data)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Report the end of the connection."""
-        if self.end is not None:
-            end, self.end = self.end, None
-            self._moving.lost(end, self)
-
-    def close(self) -> None:
-        """Close when all is written."""
-        self.end = None
-        if self.transport is not None:
-            self.transport.loseConnection()
+        self._moving.lost(self, self._end)
 
 
 class Door:
@@ -124,17 +112,8 @@ class Door:
 
     def _accept(self) -> LegProtocol:
         broker = self.broker = next(self._brokers)
-        upstream = self._upstream
         relay = Relay(
-            Listener(
-                self._name,
-                "",
-                replace(upstream, groups=alone(broker), quorum=1),
-                versions=frozenset({V1_2.version}),
-                heart_beat=Terms(0, 0),
-                limits=upstream.limits,
-                unacknowledged=_UNACKNOWLEDGED,
-            ),
+            Listener.own(self._name, replace(self._upstream, groups=alone(broker), quorum=1)),
             next(self._names),
             Counters(),
             random.random,
@@ -145,24 +124,33 @@ class Door:
         return LegProtocol(driver, relay.client)
 
     def _noted(self, note: Note, probed: bool) -> None:
-        if note.event in _EXPLAINING:
+        if note.event in EXPLAINING:
             self._reasons.append(note.text)
 
 
 class Performing:
     """Performs what its `core` asks for, from `start` on. `core` must be set before. `ended` fires when the core is
-    done. `doors` has a way to the brokers of each end.
+    done. `upstreams` are those of its ends; for `name` and `records` see `Door`. Raises `BadEndpoint`.
     """
 
-    core: Drain | Compare
+    core: Consumer
 
-    def __init__(self, reactor: Any, seconds: Callable[[], float], doors: Mapping[End, Door]) -> None:
+    def __init__(
+        self, reactor: Any, upstreams: Mapping[End, Upstream], name: str, records: Records | None = None
+    ) -> None:
         self._reactor = reactor
-        self._seconds = seconds
-        self._doors = doors
+        self._seconds = time.monotonic
+        self._doors = {
+            end: Door(reactor, self._seconds, each, name, records) for end, each in upstreams.items()
+        }
         self._clients: dict[End, Client] = {}
         self._timer: Any = None
         self.ended: Deferred[None] = Deferred()
+
+    @property
+    def epoch(self) -> float:
+        """The time 0 of the core, in seconds since 1970."""
+        return time.time() - self._seconds()
 
     def profile(self, end: End) -> Profile:
         """Return the product of an end that is connected."""
@@ -177,59 +165,51 @@ class Performing:
         for door in self._doors.values():
             await door.closed()
 
-    def happened(self, what: str, *facts: Any) -> None:
-        """Tell the core, and do what it asks for."""
-        if not self.core.done:
-            self._perform(getattr(self.core, what)(*facts, self._seconds()))
+    def heard(self, client: Client, end: End, what: str, *facts: Any) -> None:
+        """Something happened to a client's connection, which is over if the core has closed it."""
+        if self._clients.get(end) is client:
+            self.happened(what, end, *facts)
 
-    def lost(self, end: End, client: Client) -> None:
-        """A client's connection ended."""
+    def lost(self, client: Client, end: End, reason: str = "") -> None:
+        """A client's connection ended, or could not be opened."""
         if self._clients.get(end) is client:
             del self._clients[end]
-            self.happened("lost", end, self._doors[end].why)
+            self.happened("lost", end, reason or self._doors[end].why)
 
-    def _perform(self, requests: Sequence[Request]) -> None:
-        for request in requests:
+    def happened(self, what: str, *facts: Any) -> None:
+        """Tell the core, and do what it asks for."""
+        core = self.core
+        if self.core.done:
+            return
+        for request in getattr(core, what)(*facts, self._seconds()):
             match request:
                 case Write(end, data):
-                    transport = self._clients[end].transport
-                    assert transport is not None
-                    transport.write(data)
-                case Open(end):
-                    self._open(end)
-                case Close(end):
-                    if end in self._clients:
-                        self._clients.pop(end).close()
-                case Hold(on):
-                    self._hold(on)
-                case Wake(at):
-                    self._wake(at)
-                case Done():
-                    self._wake(None)
-                    self.ended.callback(None)
+                    self._clients[end].transport.write(data)
+                case Connect(end):
+                    self._connect(end)
+                case HangUp(end) if end in self._clients:
+                    transport = self._clients.pop(end).transport
+                    if transport is not None:  # otherwise it is still an attempt
+                        transport.loseConnection()
+        self._hold(core.holding)
+        self._wake(core.wakes_at)
+        if core.done:
+            self.ended.callback(None)
 
-    def _open(self, end: End) -> None:
+    def _connect(self, end: End) -> None:
         client = self._clients[end] = Client(self, end)
-
-        def failed(reason: Failure) -> None:
-            client.end = None
-            if self._clients.pop(end, None) is client:
-                self.happened("lost", end, str(reason.value))
-
-        _ = self._doors[end].connect(client).addErrback(failed)
+        _ = self._doors[end].connect(client).addErrback(lambda why: self.lost(client, end, str(why.value)))
 
     def _hold(self, on: bool) -> None:
-        end = next(iter(self._doors))
-        client = self._clients.get(end)
-        transport: Any = None if client is None else client.transport
-        if transport is not None:
-            (transport.pauseProducing if on else transport.resumeProducing)()
+        client = self._clients.get(next(iter(self._doors)))
+        if client is not None and client.transport is not None and on is not client.held:
+            client.held = on
+            (client.transport.pauseProducing if on else client.transport.resumeProducing)()
 
-    def _wake(self, at: float | None) -> None:
+    def _wake(self, at: float) -> None:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
-        self._timer = None
-        if at is not None and at < float("inf"):
+        if at < float("inf"):
             self._timer = self._reactor.callLater(max(at - self._seconds(), 0), self.happened, "woke")
 
 
@@ -239,26 +219,11 @@ class Moving(Performing):
     core: Drain
 
     def __init__(
-        self,
-        reactor: Any,
-        queues: Sequence[str],
-        old: Upstream,
-        new: Upstream,
-        seconds: Callable[[], float] = time.monotonic,
-        **options: Any,
+        self, reactor: Any, queues: Sequence[str], old: Upstream, new: Upstream, **options: Any
     ) -> None:
         upstreams = {End.OLD: old, End.NEW: new}
-        super().__init__(
-            reactor, seconds, {end: Door(reactor, seconds, each, "drain") for end, each in upstreams.items()}
-        )
-        self.core = Drain(
-            queues,
-            self.profile,
-            {end: each.groups[0].reconnect for end, each in upstreams.items()},
-            {end: each.limits for end, each in upstreams.items()},
-            epoch=time.time() - seconds(),
-            **options,
-        )
+        super().__init__(reactor, upstreams, "drain")
+        self.core = Drain(queues, upstreams, self.profile, epoch=self.epoch, **options)
 
 
 LOOKING: Final = 0.2
@@ -289,20 +254,11 @@ class Comparing(Performing):
         moves: Callable[[str, str], bool],
         seconds: float,
     ) -> None:
-        clock = time.monotonic
-        super().__init__(reactor, clock, {End.NEW: Door(reactor, clock, new, "compare", records)})
+        super().__init__(reactor, {End.NEW: new}, "compare", records)
         self.follower = Follower(directory, since)
         self._records = records
         self._found: Iterator[Record] = iter(())
-        self.core = Compare(
-            destinations,
-            moves,
-            self.profile,
-            new.groups[0].reconnect,
-            new.limits,
-            epoch=time.time() - clock(),
-            seconds=seconds,
-        )
+        self.core = Compare(destinations, moves, new, self.profile, epoch=self.epoch, seconds=seconds)
 
     def start(self) -> None:
         """Begin. Raises `CannotStart` if there is no folder for `records`."""
@@ -317,7 +273,7 @@ class Comparing(Performing):
         await super().closed()
         if self._records is None:
             return
-        began, context = time.time() - self._seconds(), Context(listener="compare").encode()
+        began, context = self.epoch, Context(listener="compare").encode()
         for destination, since in self.core.comparison.since.items():
             times = {"since": int(since * 1e9), "until": int((began + self.core.until) * 1e9)}
             facts = {"destination": destination, **times}
@@ -357,22 +313,19 @@ def run(reactor: Any, movings: Sequence[Performing], progress: Callable[[Any], N
             now.start()
             await now.ended
             await now.closed()
-        reactor.stop()
 
     interrupted: list[str] = []
+    failures: list[Failure] = []
 
     def interrupt() -> None:
         interrupted.append(INTERRUPTED)
         now.happened("stopped", INTERRUPTED)
 
-    reactor.callWhenRunning(Signals(reactor, dict.fromkeys(HURRY, interrupt)).startService)
-    reactor.callWhenRunning(lambda: Deferred.fromCoroutine(work()).addErrback(failed))
-    failures: list[Failure] = []
-
-    def failed(failure: Failure) -> None:
-        failures.append(failure)
+    def stop(_: object) -> None:
         reactor.stop()
 
+    reactor.callWhenRunning(Signals(reactor, dict.fromkeys(HURRY, interrupt)).startService)
+    reactor.callWhenRunning(lambda: Deferred.fromCoroutine(work()).addErrback(failures.append).addBoth(stop))
     if progress is not None:
         reactor.callWhenRunning(LoopingCall(lambda: progress(now.core)).start, 1.0, False)
     reactor.run()

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from twisted.application.service import Service
 
@@ -12,7 +12,8 @@ from stomprelay.config import Config, ConfigError
 from stomprelay.config.table import read_file
 from stomprelay.journal.disk import replace
 from stomprelay.relay.inputs import Phased
-from stomprelay.relay.model.move import Move, Phase
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.move import SHOWN, Move, MoveRow, NotNow, Phase
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
@@ -24,90 +25,8 @@ LONGEST: Final = 0.01
 """Seconds of a turn of the reactor in which sessions are told of a phase."""
 AGAIN: Final = 1.0
 """Seconds until sessions that have not followed are told again."""
-SHOWN: Final = 20
-"""How many of the sessions that stay at OLD are named."""
-NEXT: Final = "next"
-BACK: Final = "back"
-
 Phases = Mapping[str, tuple[Phase, float]]
 """The phase of each move, and when it began, by name."""
-
-
-class NotNow(Exception):
-    """A phase cannot begin; the text is the reason, for the operator."""
-
-
-class MoveRow(NamedTuple):
-    """A move, as it is shown. `to`: the upstream NEW. `since`: see `Move`. `sessions`: those of its listeners.
-    `followed`: how many of them have followed it to this phase. `staying`: how many stay at OLD, because NEW cannot be
-    had; `stays` has some of them by name, each with the reason. `older`: how many are older than its table. `old`: the
-    upstream OLD; by routes there may be several.
-    """
-
-    name: str
-    pattern: str
-    to: str
-    phase: str
-    since: float
-    sessions: int
-    followed: int
-    staying: int
-    older: int
-    stays: Sequence[tuple[str, str]]
-    copied: int
-    failed: int
-    stopped: str
-    old: str = ""
-
-    @property
-    def waiting(self) -> int:
-        """How many sessions have not followed yet, but will."""
-        return self.sessions - self.followed - self.staying - self.older
-
-    @property
-    def shown(self) -> dict[str, Any]:
-        """The row as it is in JSON."""
-        return {**self._asdict(), "waiting": self.waiting}
-
-    def plus(self, other: "MoveRow") -> "MoveRow":
-        """Return the sum of this row and that of the same move in another process."""
-        return self._replace(
-            sessions=self.sessions + other.sessions,
-            followed=self.followed + other.followed,
-            staying=self.staying + other.staying,
-            older=self.older + other.older,
-            stays=[*self.stays, *other.stays][:SHOWN],
-            copied=self.copied + other.copied,
-            failed=self.failed + other.failed,
-            stopped=self.stopped or other.stopped,
-        )
-
-    def chosen(self, order: str) -> Phase:
-        """Return the phase that an order means: `next`, `back`, or the phase's name. Raises `NotNow`: `next` is refused
-        while a session has not followed to where SENDs are about to go, or the move is stopped.
-        """
-        here = Phase(self.phase)
-        if order not in (NEXT, BACK):
-            return Phase(order)
-        phase = here.step(1 if order == NEXT else -1)
-        if phase is None:
-            raise NotNow(
-                f"{self.name} is {self.phase}: there is no phase {'after' if order == NEXT else 'before'} it"
-            )
-        if order == BACK:
-            return phase
-        if self.stopped:
-            raise NotNow(
-                f"{self.name} is stopped: {self.stopped}; go back with `stomprelay move back {self.name}`"
-            )
-        left = {"waiting": self.waiting, "staying at OLD": self.staying, "older than the move": self.older}
-        missing = ", ".join(f"{count} {what}" for what, count in left.items() if count)
-        if phase.sends_new and missing:
-            raise NotNow(
-                f"not all sessions have followed {self.name} to {self.phase}: {missing}; "
-                f"`stomprelay move to {self.name} {phase.value}` does not wait for them"
-            )
-        return phase
 
 
 def summed(own: Iterable[MoveRow], others: Iterable[MoveRow]) -> tuple[MoveRow, ...]:
@@ -224,19 +143,17 @@ class Moves(Service):
             self._later.cancel()
         until = self._runtime.seconds() + LONGEST
         listeners = {each.name: each for each in self._config.listeners}
+
+        def behind(session: RelayDriver) -> Listener | None:
+            found = listeners.get(session.relay.listener.name)
+            return found if found is not None and session.relay.behind(found) else None
+
         while self._told and self._runtime.seconds() < until:
             session = self._told.pop()
-            listener = listeners.get(session.relay.listener.name)
-            if listener is not None and session.relay.behind(listener):
+            if (listener := behind(session)) is not None:
                 session.handle(Phased(listener))
-        wait = 0.0
-        if not self._told:
-            self._told = [
-                each
-                for each in self._sessions
-                if (listener := listeners.get(each.relay.listener.name)) and each.relay.behind(listener)
-            ]
-            wait = AGAIN
+        wait = 0.0 if self._told else AGAIN
+        self._told = self._told or [*filter(behind, self._sessions)]
         if self._told:
             self._later = self._runtime.reactor.callLater(wait, self._tell)
 
@@ -261,7 +178,7 @@ class Moves(Service):
         old = " or ".join(dict.fromkeys([each.name for each in ways if each is not route.upstream]))
         pattern = f"{route.match.value} {route.pattern}"
         count = followed = older = 0
-        stays: list[tuple[str, str]] = []
+        stays: list[list[str]] = []
         for session in self._sessions:
             if session.over or session.relay.session is None or session.relay.listener.name not in listeners:
                 continue
@@ -271,12 +188,12 @@ class Moves(Service):
                 older += move.phase is not Phase.OFF
                 followed += move.phase is Phase.OFF
             elif standing[1]:
-                stays.append((session.name, standing[1]))
+                stays.append([session.name, standing[1]])
             else:
                 followed += standing[0]
         return MoveRow(
             name, pattern, route.upstream.name, move.phase.value, move.since, count, followed, len(stays), older,
-            stays[:SHOWN], move.copied, move.failed, move.stopped, old,
+            move.copied, move.failed, move.stopped, stays[:SHOWN], old,
         )  # fmt: skip
 
 

@@ -6,7 +6,9 @@ from typing import Final
 
 from stomprelay.session.effects import Event
 
-WARNINGS: Final = frozenset({Event.ERROR, Event.FOREIGN, Event.LOST, Event.REFUSED})
+EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
+"""The events whose notes explain the end of a session."""
+WARNINGS: Final = EXPLAINING | {Event.ERROR}
 """The events whose notes are logged as warnings. All other notes are logged as information."""
 
 CLOSED: Final = "connection closed"

@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.relay.model.counters import ACK, BOUNDS, CONNECT, RECEIPT, SILENCE, Counters, DestinationTally
 from stomprelay.relay.model.group import BrokerTally
-from stomprelay.relay.model.move import Phase
+from stomprelay.relay.model.move import MoveRow, Phase
 from stomprelay.service.admin.condition import Condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions
 from stomprelay.service.admin.site import site
@@ -33,7 +33,6 @@ from stomprelay.service.admin.snapshot import (
 from stomprelay.service.brokers import Brokers, ConfiguredBroker, Outage
 from stomprelay.service.connection.relay_driver import SessionInfo
 from stomprelay.service.connection.runtime import Runtime
-from stomprelay.service.moves import MoveRow
 from stomprelay.service.process import Reloads
 from tests.service.harness import failover, movable
 
@@ -83,18 +82,18 @@ class Made:
         self._began = time.time()
         self._draining = False
         self._sessions = [_driver(number, self._began) for number in range(1, SESSIONS + 1)]
-        stays = [("relay-0a1b2c3d-3", HOSTILE), ("relay-0a1b2c3d-7", "it was lost")]
+        stays = [["relay-0a1b2c3d-3", HOSTILE], ["relay-0a1b2c3d-7", "it was lost"]]
         self._moves = {
             row.name: row
             for row in (
-                MoveRow("all", "glob *", "artemis", "off", 0.0, 0, 0, 0, 0, [], 0, 0, "", "main"),
+                MoveRow("all", "glob *", "artemis", "off", 0.0, 0, 0, 0, 0, 0, 0, "", [], "main"),
                 MoveRow(
                     "orders", "prefix /queue/orders", "artemis", "both", self._began - 700,
-                    SESSIONS, SESSIONS - 107, 2, 5, stays, 0, 0, "", "main",
+                    SESSIONS, SESSIONS - 107, 2, 5, 0, 0, "", stays, "main",
                 ),
                 MoveRow(
                     "prices", f"exact /topic/{LONG[:200]}", "artemis", "shadow", self._began - 90_000,
-                    SESSIONS, SESSIONS, 0, 0, [], 1_234_567, 3, f"it answered ERROR: {TURNED}", "main",
+                    SESSIONS, SESSIONS, 0, 0, 1_234_567, 3, f"it answered ERROR: {TURNED}", [], "main",
                 ),
             )
         }  # fmt: skip

@@ -9,11 +9,11 @@ import pytest
 from stomprelay.journal.schema import Context
 from stomprelay.move import compare as m
 from stomprelay.move.compare import Compare, Comparison, Counts
-from stomprelay.move.drain import Close, Done, End, Hold, Open, Request, Wake, Write
-from stomprelay.relay.model.group import Reconnect
+from stomprelay.move.consumer import Connect, End, HangUp, Request, Write
+from stomprelay.relay.model.group import Group, Reconnect
 from stomprelay.relay.model.move import Mark
 from stomprelay.relay.model.profile import RABBITMQ
-from stomprelay.wire.frame import Limits
+from stomprelay.relay.model.upstream import Upstream
 
 A, B = "/queue/a", "/topic/b"
 EPOCH = 1000.0
@@ -31,9 +31,8 @@ class Script:
         self.compare = Compare(
             [A],
             lambda listener, destination: listener == "public" and destination != "/queue/other",
+            Upstream("new", (Group("", (), Reconnect(initial_delay=1.0, jitter=0) if tries else None),)),
             lambda end: RABBITMQ,
-            Reconnect(initial_delay=1.0, jitter=0) if tries else None,
-            Limits(),
             epoch=EPOCH,
         )
         self.does("begun")
@@ -46,10 +45,11 @@ class Script:
             match each:
                 case Write(_, data):
                     self.written += re.findall(rb"[A-Z]+\n.*?\n\n[^\0]*\0", data, re.DOTALL)
-                case Wake(at):
-                    self.wake = at
-                case Open() | Close() | Done() | Hold():
-                    self.did_.append(type(each).__name__ + (" off" if each == Hold(False) else ""))
+                case Connect() | HangUp():
+                    self.did_.append(type(each).__name__)
+        self.wake = self.compare.wakes_at
+        if self.compare.done:
+            self.did_.append("done")
 
     def connects(self) -> None:
         """NEW accepts."""
@@ -95,7 +95,7 @@ class Script:
         self.passes(m.PATIENCE)
         assert self.told()[-1] == b"DISCONNECT\nreceipt:bye\n\n\0"
         self.says(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        assert self.did_[-2:] == ["Close", "Done"]
+        assert self.did_[-2:] == ["HangUp", "done"]
         return self.compare.comparison.counts
 
 
@@ -221,11 +221,11 @@ def test_new_is_lost() -> None:
     script.told()
     script.does("woke")
     script.connects()
-    assert script.did_ == ["Open", "Open"]
+    assert script.did_ == ["Connect", "Connect"]
     assert [each.split(b"\n")[0] for each in script.told()] == [b"CONNECT", b"SUBSCRIBE"]
     script = Script(tries=False)
     script.does("lost", End.NEW, "it left")
-    assert script.did_[-1] == "Done"
+    assert script.did_[-1] == "done"
     assert script.compare.reason == "the new broker: it left"
 
 
@@ -233,7 +233,7 @@ def test_new_refuses() -> None:
     """The reason is in its words."""
     script = Script()
     script.says(b"ERROR\nmessage:access_refused\n\nno such thing\0")
-    assert script.did_[-2:] == ["Close", "Done"]
+    assert script.did_[-2:] == ["HangUp", "done"]
     assert script.compare.reason == "the new broker: access_refused: no such thing"
 
 
@@ -241,7 +241,7 @@ def test_the_journal_cannot_be_read() -> None:
     """Nothing can be told."""
     script = Script()
     script.does("unreadable", "no such folder")
-    assert (script.did_[-1], script.compare.reason) == ("Done", "no such folder")
+    assert (script.did_[-1], script.compare.reason) == ("done", "no such folder")
 
 
 def test_ctrl_c_ends_it_as_its_time_does() -> None:

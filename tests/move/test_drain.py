@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from stomprelay.move import drain as m
-from stomprelay.move.drain import Close, Done, Drain, End, Hold, Open, Request, Wake, Write
-from stomprelay.relay.model.group import Reconnect
+from stomprelay.move.consumer import PATIENCE, Connect, End, HangUp, Request, Write
+from stomprelay.move.drain import HELD, Drain
+from stomprelay.relay.model.group import Group, Reconnect
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, GENERIC, RABBITMQ, Profile
-from stomprelay.wire.frame import Limits
+from stomprelay.relay.model.upstream import Upstream
 
 OLD, NEW = End.OLD, End.NEW
 EPOCH = 1_000_000.0
@@ -29,12 +29,11 @@ class Script:
         self.held: list[bool] = []
         self.opening: set[End] = set()
         self.written: dict[End, list[bytes]] = {OLD: [], NEW: []}
-        reconnect = Reconnect(initial_delay=1.0, jitter=0) if tries else None
+        group = Group("", (), Reconnect(initial_delay=1.0, jitter=0) if tries else None)
         self.drain = Drain(
             ["/queue/a", "/queue/b"],
+            {each: Upstream(each.name, (group,)) for each in End},
             {OLD: old, NEW: new}.__getitem__,
-            dict.fromkeys(End, reconnect),
-            dict.fromkeys(End, Limits()),
             epoch=EPOCH,
             **options,
         )
@@ -43,19 +42,18 @@ class Script:
         """Note what the drain asks for."""
         for each in requests:
             match each:
-                case Open(end):
+                case Connect(end):
                     self.ends.append(f"open {end.name}")
                     self.opening.add(end)
-                case Close(end):
+                case HangUp(end):
                     self.ends.append(f"close {end.name}")
                 case Write(end, data):
                     self.written[end] += re.findall(rb"[A-Z]+\n.*?\n\n[^\0]*\0", data, re.DOTALL)
-                case Hold(on):
-                    self.held.append(on)
-                case Wake(at):
-                    self.wake = at
-                case Done():
-                    self.ends.append("done")
+        self.wake = self.drain.wakes_at
+        if self.drain.holding is not bool(self.held and self.held[-1]):
+            self.held.append(self.drain.holding)
+        if self.drain.done:
+            self.ends.append("done")
 
     def says(self, end: End, *frames: bytes) -> None:
         """A broker says something."""
@@ -106,7 +104,7 @@ class Script:
     def subscribes(self) -> None:
         """OLD accepts, and confirms the subscriptions."""
         self.connects(OLD)
-        self.says(OLD, *[b"RECEIPT\nreceipt-id:subscribed-%d\n\n\0" % each for each in range(2)])
+        self.says(OLD, *[b"RECEIPT\nreceipt-id:%d\n\n\0" % each for each in range(2)])
 
     def ends_well(self) -> None:
         """Nothing comes any more, and OLD confirms DISCONNECT."""
@@ -269,7 +267,9 @@ def test_a_reply_to_a_temporary_queue_is_left_out() -> None:
 def test_a_copy_of_a_shadow_is_removed() -> None:
     """Its original went to another broker: NEW would have it twice. It is acknowledged, and counted."""
     script = Script().begins()
-    script.says(OLD, message(1, more=b"relay-copy:s1-shadow-3\n"), message(2, more=b"relay-copy:s1-4\n"))
+    script.says(
+        OLD, message(1, more=b"relay-copy:s1-shadow-3-00000000\n"), message(2, more=b"relay-copy:s1-4\n")
+    )
     assert script.sent() == [b"2"]
     assert script.acked() == [b"a-1"]
     assert script.drain.queues[0].shadows == 1
@@ -345,7 +345,7 @@ def test_patience_ends() -> None:
         assert NEW in script.opening
         script.loses(NEW, "connection refused")
     assert script.drain.reason == "the new broker was lost: connection refused"
-    assert 30 < script.now <= m.PATIENCE
+    assert 30 < script.now <= PATIENCE
 
 
 def test_a_refused_login_ends_the_drain() -> None:
@@ -375,7 +375,7 @@ def test_a_refused_subscription_ends_the_drain() -> None:
     script.did(script.drain.begun(0.0))
     script.connects(NEW)
     script.connects(OLD)
-    script.says(OLD, ERROR % b"receipt-id:subscribed-0\n")
+    script.says(OLD, ERROR % b"receipt-id:0\n")
     assert script.ends[-1] == "done"
     assert script.drain.reason == "the old broker refused the subscription: no: why"
 
@@ -495,7 +495,7 @@ def test_the_rate_is_kept() -> None:
 def test_old_is_not_read_from_while_much_waits() -> None:
     """Until half of it is confirmed."""
     script = Script().begins()
-    size = m.HELD // 4
+    size = HELD // 4
     for number in range(5):
         script.says(OLD, message(number, more=b"content-length:%d\n" % size, body=b"x" * size))
     assert script.held == [True]

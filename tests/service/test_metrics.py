@@ -16,6 +16,7 @@ from prometheus_client.samples import Sample
 
 from stomprelay.relay.model.counters import BOUNDS, COUNTERS, PLACES, TIMES, DestinationTally
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.move import MoveRow
 from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.admin.metrics import OPENMETRICS, TEXT, chosen, metrics
@@ -30,7 +31,6 @@ from stomprelay.service.admin.snapshot import (
     snapshot,
     summed,
 )
-from stomprelay.service.moves import MoveRow
 from tests.e2e.certificates import Authority
 from tests.prometheus import samples, spelled
 from tests.service.certificates import serving
@@ -128,7 +128,7 @@ def full(directory: Path) -> Snapshot:
         times=(*taken.times, *times),
         destinations=(DestinationRow("/queue/a", DestinationTally(1, 2, 3, 4)),),
         certificates={"admin_tls": 2e9},
-        moves=(MoveRow("a", "prefix /queue/", "new", "shadow", 1.0, 9, 4, 2, 1, [], 7, 3, "it is full"),),
+        moves=(MoveRow("a", "prefix /queue/", "new", "shadow", 1.0, 9, 4, 2, 1, 7, 3, "it is full", []),),
     )
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from stomprelay.config import ConfigError
 from stomprelay.relay.model.listener import Listener, Match, Route
-from stomprelay.relay.model.move import Move, Phase
+from stomprelay.relay.model.move import SHOWN, Move, MoveRow, NotNow, Phase
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.moves import AGAIN, SHOWN, MoveRow, NotNow
+from stomprelay.service.moves import AGAIN
 from tests.relay.frames import header, receipt
 from tests.service.harness import (
     CONNECTED,
@@ -221,8 +221,8 @@ def test_orders_that_are_none(file: Path, said: dict[str, object], status: int) 
 
 def test_the_sum_of_workers() -> None:
     """Sessions and counts are added; the first reason stands."""
-    one = MoveRow("a", "prefix /", "new", "both", 1.0, 3, 1, 1, 0, [("s", "no")], 4, 5, "")
-    two = one._replace(older=1, stopped="it is full", stays=[("t", "no")] * SHOWN)
+    one = MoveRow("a", "prefix /", "new", "both", 1.0, 3, 1, 1, 0, 4, 5, "", [["s", "no"]])
+    two = one._replace(older=1, stopped="it is full", stays=[["t", "no"]] * SHOWN)
     whole = one.plus(two)
     assert (whole.sessions, whole.followed, whole.staying, whole.older, whole.waiting) == (6, 2, 2, 1, 1)
     assert (whole.copied, whole.failed, whole.stopped, len(whole.stays)) == (8, 10, "it is full", SHOWN)

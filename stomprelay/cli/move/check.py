@@ -87,15 +87,14 @@ def _checked(options: argparse.Namespace) -> int:
     config = load(options.config)
     names, said = (options.old, options.new), (options.clients, options.product)
     within = options.within if options.login else None
-    found = pair.find(load_upstreams(options.config), names, said, within)
-    judge, report = found.judge, found.report
-    concerns = journal.concerned(config.listeners, found.old.name)
-    if not any(concerns(each.name, None) for each in config.listeners):
+    found = pair.find(config, load_upstreams(options.config), names, said, within)
+    report = found.report
+    if not any(found.concerns(each.name, None) for each in config.listeners):
         raise ConfigError(f"{options.config}: no listener and no route uses upstream.{found.old.name}")
     if options.no_sessions or (config.admin is None and options.admin is None):
         report.unlooked.append("the sessions that run now")
     else:
-        sessions.read(admin_client(options), judge, concerns, report, found.old.name)
+        sessions.read(admin_client(options), found)
     if options.journal is None and options.tables is None:
         report.unlooked.append("a journal")
     if options.journal is not None:
@@ -104,15 +103,13 @@ def _checked(options: argparse.Namespace) -> int:
             raise ConfigError(
                 f"{options.config}: journal.directory: is missing; name the folder with --journal"
             )
-        reading = journal.Reading(judge, concerns, report, found.old.name)
-        journal.read(places, options.since, options.until, reading)
+        journal.read(places, options.since, options.until, journal.Reading(found))
     if options.tables is not None:
-        rows = tables.read(options.tables, options.since, options.until, judge)
-        tables.add(rows, judge, concerns, report, found.old.name)
+        tables.add(tables.read(options.tables, options.since, options.until, found.judge), found)
     if within is None:
         report.unlooked.append(f"the logins at {found.new.name}")
     else:
-        pair.try_logins(found, config.listeners, config.auths, report, within)
+        pair.try_logins(found, config.auths, within)
     for line in [report.as_json()] if options.json else report.lines():
         print(line)
     return 0 if report.may_begin else 1

@@ -26,10 +26,9 @@ from stomprelay.pipeline.sessions.publishing import REFUSED, PendingReceipts, Tr
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
-from stomprelay.relay.model.move import SHADOW
+from stomprelay.relay.model.move import Mark
 from stomprelay.session.effects import Event
 
-_SHADOW: Final = SHADOW.decode()
 _SENT: Final = int(s.RowKind.SENT)
 _DELIVERED: Final = int(s.RowKind.DELIVERED)
 _NOTHING: Final = (None,) * len(s.FIELDS)
@@ -103,7 +102,7 @@ class Conversation:
     # Frames of brokers
 
     def _message(self, record: r.Record, ns: int) -> None:
-        if self._gone or _SHADOW in (record[r.COPY] or ""):
+        if self._gone or (record[r.COPY] and Mark.parse(record[r.COPY].encode())):
             return  # the client gets no copy of what went to another broker
         transfer: s.Transfer = [
             *self._begun(record, ns, _DELIVERED),

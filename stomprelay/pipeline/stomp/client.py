@@ -10,7 +10,6 @@ from stomprelay.pipeline.stomp.relay_thread import RelayThread
 from stomprelay.pipeline.stomp.sockets import endpoint
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.leg import Terms
 from stomprelay.wire import names
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
@@ -39,18 +38,8 @@ class Client:
         self.name = f"{role}-{os.urandom(4).hex()}"
         self._upstream = upstream
         self.client_id = client_id
-        listener = Listener(
-            "spark",
-            "",
-            upstream,
-            versions=frozenset({V1_2.version}),
-            heart_beat=Terms(0, 0),
-            limits=upstream.limits,
-            unacknowledged=1 << 20,
-        )
-        self.relay_thread = RelayThread(
-            listener, self.name, {each: endpoint(each, upstream.tls) for each in upstream.brokers}
-        )
+        endpoints = {each: endpoint(each, upstream.tls) for each in upstream.brokers}
+        self.relay_thread = RelayThread(Listener.own("spark", upstream), self.name, endpoints)
         self._decoder = Decoder(V1_2, frozenset({names.CONNECTED, names.ERROR}), upstream.limits)
         self._chunks: deque[bytes] = deque()
         self._started = False

@@ -22,16 +22,15 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
-from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, LegState
-from stomprelay.session.reasons import WARNINGS, spell_fault
+from stomprelay.session.reasons import EXPLAINING, WARNINGS, spell_fault
 
 ROOM: Final = 8 * 1024 * 1024
 """The most bytes that may wait in each direction."""
 _log: Final = logging.getLogger("stomprelay.stomp")
 REASONS: Final = 3
 """The number of last notes that are kept, to explain why a session ended."""
-_EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
 class ClientQueues:
@@ -289,7 +288,7 @@ class RelayThread:
                         self._timer.cancel()
                     self._timer = None if at == inf else self._loop.call_at(at, self._handle, inputs.Woke())
                 case Note(event=event, text=text):
-                    if event in _EXPLAINING:
+                    if event in EXPLAINING:
                         self._reasons.append(text)
                     level = logging.WARNING if event in WARNINGS else logging.INFO
                     _log.log(level, "%s: %s", event.value, text)

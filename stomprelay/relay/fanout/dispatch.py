@@ -9,11 +9,11 @@ from typing import Final
 from stomprelay.relay.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
-from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
+from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target, TransactionTarget
 from stomprelay.relay.model.move import COPY, Mark, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
-from stomprelay.session.session import Session, cost
+from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription, Subscriptions
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import ProtocolError, Refused, StompError
@@ -35,43 +35,6 @@ from stomprelay.wire.names import (
     UNSUBSCRIBE,
 )
 
-
-@dataclass(slots=True, eq=False, repr=False)
-class TransactionTarget:
-    """The target on which a client's open transaction is. The first frame after BEGIN decides which target; then the
-    transaction is `used`.
-
-    `cost` is in bytes. `bearing`: members with a part that no other member has; without them the transaction cannot be
-    committed. `short`: members that missed a part of the transaction. `copies`: members that get a copy of it.
-    """
-
-    target: Target
-    headers: Headers
-    cost: int = 0
-    used: bool = False
-    bearing: set[Member] = field(default_factory=set)
-    short: set[Member] = field(default_factory=set)
-    copies: list[Member] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.cost = cost(self.headers)
-
-    def spoiled(self, name: bytes) -> list[Member]:
-        """Return the members that cannot commit the transaction. The `reason` of each says why."""
-        spoiled = []
-        for member in self.target.members:
-            transaction = member.session.transactions.get(name)
-            doomed = None if transaction is None else transaction.doomed
-            if not member.given_up:
-                if doomed is None and member in self.short:
-                    doomed = "it was full"
-                if doomed is None:
-                    continue
-                member.reason = doomed
-            spoiled.append(member)
-        return spoiled
-
-
 _ASKING: Final = re.compile(rb"\n%b:[^\n]*" % RECEIPT_HEADER)
 """Matches a header line that asks for a receipt, and the LF in front of it."""
 VOTES: Final = RECEIPTS + b"vote-"
@@ -91,17 +54,16 @@ class Dispatch:
     number: int = 0
     _copies: int = 0
     _asked: int = 0
-    _memo: tuple[bytes, Member] | None = None
     _opened: list[Confirmation[Member]] = field(default_factory=list)
     _subscribed: dict[bytes, tuple[Target, ...]] = field(default_factory=dict)
-    _placed: dict[bytes, TransactionTarget] = field(default_factory=dict)
 
     def send(self, frame: Frame) -> None:
         """Send a client's frame that is not DISCONNECT. Raises `StompError` for a frame that cannot be sent."""
-        if self._memo is not None and self._memo[0] is frame.memo:
-            self._memo[1].send(frame)
+        memo = self._router.memo
+        if memo is not None and memo[0] is frame.memo:
+            memo[1].send(frame)
             return
-        self._memo = None
+        self._router.memo = None
         self._opened.clear()
         try:
             receipt = frame.header(RECEIPT_HEADER, self._session.dialect)
@@ -159,7 +121,7 @@ class Dispatch:
             member.sole = True
             member.send(frame)
             if not target.fans and receipt is None and name is None and way.copy is None:
-                self._memo = None if frame.memo is None else (frame.memo, member)
+                self._router.memo = None if frame.memo is None else (frame.memo, member)
             return
         members = target.receivers()
         for member in [each for each in target.live if each not in members]:
@@ -255,7 +217,6 @@ class Dispatch:
 
     def follow(self) -> None:
         """Do what changed phases of moves ask for, as far as it can be done now."""
-        self._memo = None
         while self._router.step():
             pass
         waits = any(member.waits for _, member in self._router.places.values())
@@ -309,22 +270,8 @@ class Dispatch:
             self._router.fault(target, error.message)
         return True
 
-    def uses(self, target: Target) -> bool:
-        """Whether an open transaction of the client is at this target."""
-        return any(each.used and each.target is target for each in self._placed.values())
-
-    def asked(self, target: Target, reply_to: bytes) -> None:
-        """See `Router.asked`."""
-        self._memo = None
-        self._router.asked(target, reply_to)
-
-    def holds(self, target: Target) -> bool:
-        """Whether an open transaction of the client, used or not, is at this target."""
-        return any(each.target is target for each in self._placed.values())
-
     def replace(self, target: Target) -> None:
         """Send what only this target was given, which was left out, to the target that takes its place."""
-        self._memo = None
         frames: list[Frame] = []
         for member in target.members:
             for each in member.session.subscriptions:
@@ -402,7 +349,7 @@ class Dispatch:
         """Put this transaction on `target`, and return where it is: if it is used at one of the upstreams `either`, it
         stays there. Raises `ProtocolError` if it is used elsewhere.
         """
-        placement = None if name is None else self._placed.get(name)
+        placement = None if name is None else self._router.placed.get(name)
         if name is None or placement is None:
             return None
         stays = placement.used and any(each is placement.target.upstream for each in either)
@@ -422,14 +369,16 @@ class Dispatch:
     def _begin(self, frame: Frame, receipt: bytes | None) -> None:
         headers = frame.headers(self._session.dialect)
         name = next((value for key, value in headers if key == TRANSACTION), None)
-        if name is None or name in self._placed:
+        if name is None or name in self._router.placed:
             # Brokers refuse this in their own words.
             self._tell(
-                self._placed[name].target if name in self._placed else self._router.main, frame, receipt
+                self._router.placed[name].target if name in self._router.placed else self._router.main,
+                frame,
+                receipt,
             )
             return
         most = self._session.most_transactions
-        if len(self._placed) >= most:
+        if len(self._router.placed) >= most:
             raise ProtocolError("too many open transactions", f"the limit is {most}", receipt=receipt)
         ours = [each for each in headers if each[0] not in (RECEIPT_HEADER, CONTENT_LENGTH)]
         placement = TransactionTarget(self._router.main, ours)
@@ -437,12 +386,12 @@ class Dispatch:
             self._session.kept.take(placement.cost)
         except StompError as error:
             raise error.asked_for(receipt) from None
-        self._placed[name] = placement
+        self._router.placed[name] = placement
         self._tell(self._router.main, frame, receipt)
 
     def _ended(self, name: bytes | None, command: bytes) -> TransactionTarget | None:
         """Forget a transaction that ended by this command, and return where it was. Its copies end, too."""
-        placement = None if name is None else self._placed.pop(name, None)
+        placement = None if name is None else self._router.placed.pop(name, None)
         if placement is not None:
             self._session.kept.give(placement.cost)
             for member in [each for each in placement.copies if not each.given_up]:

@@ -22,7 +22,7 @@ from stomprelay.relay.link.link import (
     not_to_be_had,
 )
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.move import COPY, SHADOW, Move
+from stomprelay.relay.model.move import COPY, Mark
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import THING
 from stomprelay.session.effects import Send
@@ -68,7 +68,7 @@ class Fanout:
     erred: bool = False
     disconnect: DisconnectState = DisconnectState.NONE
     disconnect_receipt: bytes | None = None
-    _router: Router = field(init=False)
+    router: Router = field(init=False)
     _places: dict[Link, tuple[Target, Member]] = field(init=False)
     _quorum: Quorum = field(init=False)
     _dispatch: Dispatch = field(init=False)
@@ -82,11 +82,11 @@ class Fanout:
     def __post_init__(self, listener: Listener, open_links: Callable[[Upstream], list[Link]]) -> None:
         session, outbox = self._session, self._outbox
         self._tracer = Tracer(session.name) if listener.trace else None
-        self._router = Router(listener, outbox, open_links)
-        self._places = self._router.places
+        self.router = Router(listener, outbox, open_links)
+        self._places = self.router.places
         self.links = self.opened()
-        self._quorum = Quorum(self._client, session, outbox, self._router)
-        self._dispatch = Dispatch(session, outbox, self._router, self._quorum.confirmations)
+        self._quorum = Quorum(self._client, session, outbox, self.router)
+        self._dispatch = Dispatch(session, outbox, self.router, self._quorum.confirmations)
         session.kept.watch(self)
 
     @property
@@ -99,8 +99,8 @@ class Fanout:
         """Go on with a session whose only link has a broker, and that had another flow until now."""
         self._tracer = tracer
         self.flowing = True
-        self._router.begin()
-        [member] = self._router.main.members
+        self.router.begin()
+        [member] = self.router.main.members
         member.connected()
         unconfirmed = member.resender.unconfirmed
         self._session.kept.unwatch(unconfirmed)
@@ -116,23 +116,23 @@ class Fanout:
     @property
     def ready(self) -> bool:
         """Whether a quorum of the listener's own upstream has brokers."""
-        return self._router.main.ready
+        return self.router.main.ready
 
     @property
     def full(self) -> bool:
         """Whether the client must not be read from, because in some upstream too few groups have room for frames."""
-        return any(target.full for target in self._router.targets if not target.spare)
+        return any(target.full for target in self.router.targets if not target.spare)
 
     @property
     def crowded(self) -> bool:
         """Whether, after the flow was `full`, the client must still not be read from."""
-        return any(target.crowded for target in self._router.targets if not target.spare)
+        return any(target.crowded for target in self.router.targets if not target.spare)
 
     @property
     def safe(self) -> bool:
         """Whether every frame that must not be lost has a known outcome, and a quorum has received all other frames."""
         pending = self._quorum.confirmations.pending
-        return not pending and all(target.spare or target.safe for target in self._router.targets)
+        return not pending and all(target.spare or target.safe for target in self.router.targets)
 
     @property
     def settled(self) -> bool:
@@ -148,31 +148,13 @@ class Fanout:
         """The members that get more than copies."""
         return [member for target, member in self._places.values() if not target.spare]
 
-    def standing(self, move: Move) -> tuple[bool, str] | None:
-        """See `Router.standing`. None: the session began before the move was configured."""
-        return self._router.standing(move) if move in self._router.phases else None
-
-    @property
-    def turns(self) -> bool:
-        """Whether the session can `turn_to` another listener: it follows moves, or did so."""
-        return bool(self._router.phases) or not (self._router.forks or self._router.main.fans)
-
-    def turn_to(self, listener: Listener) -> bool:
-        """See `Router.turn_to`."""
-        return self._router.turn_to(listener, self._dispatch.holds)
-
-    @property
-    def behind(self) -> bool:
-        """Whether the session has to follow a move. If so, call `to_broker`, also without frames."""
-        return self._router.behind
-
     def passes(self) -> list[Pass]:
         """Return an empty list, because the relay looks at each frame."""
         return []
 
     def opened(self) -> list[Link]:
         """Return the links that must `seek` a broker, because their upstream is newly used or they left a broker."""
-        opened, self._router.opened = self._router.opened, []
+        opened, self.router.opened = self.router.opened, []
         if opened:
             self.links = list(self._places)
         return opened
@@ -182,7 +164,7 @@ class Fanout:
     def to_broker(self, now: float, most: int = TURN) -> None:
         """Carry the frames that the client's leg has, at most `most` and not more than one turn's work."""
         leaves = self._client.gone or self.disconnect is not DisconnectState.NONE
-        if self._router.behind and not leaves:
+        if self.router.behind and not leaves:
             self._follow(now)
         count, before = 0, self._session.client_frames
         frames = self._client.decoder.frames()
@@ -211,9 +193,9 @@ class Fanout:
     def _follow(self, now: float) -> None:
         """Follow moves as far as possible now. Leave NEW where all of its moves are off again."""
         self._dispatch.follow()
-        for target in self._router.given_back:
+        for target in self.router.given_back:
             self._left_out(target, "it was not there", now)
-        for target in self._router.idle:
+        for target in self.router.idle:
             for member in target.members:
                 link = member.link
                 if link.up and link.connection.leg.state is LegState.CONNECTED:
@@ -221,7 +203,7 @@ class Fanout:
                     self._outbox.put(Send(link.connection.leg, DISCONNECTING))
                 self._forget_copies(target, member)
                 link.end()
-            self._router.forget(target)
+            self.router.forget(target)
 
     def _leave_flooded(self, now: float) -> None:
         """Leave brokers for which too many bytes wait, then write the collected frames."""
@@ -262,7 +244,7 @@ class Fanout:
                     return NOTHING
                 if target.new and self._is_copy(member, frame):
                     return NOTHING
-                if self._router.phases:
+                if self.router.phases:
                     self._note_reply(target, member, frame)
                 if member.erred:
                     self.erred = False  # the broker goes on
@@ -309,7 +291,7 @@ class Fanout:
         Then it is settled.
         """
         leg, session = member.link.connection.leg, member.session
-        if SHADOW not in (frame.header(COPY, leg.dialect) or b""):
+        if Mark.parse(frame.header(COPY, leg.dialect)) is None:
             return False
         name, destination = (
             frame.header(SUBSCRIPTION, leg.dialect),
@@ -331,7 +313,7 @@ class Fanout:
         if name is not None and spoken is not None:
             name = spoken.to_client(name, member.session)
         if name is not None and name.startswith(OTHERS):
-            self._dispatch.asked(target, name)
+            self.router.asked(target, name)
 
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
@@ -365,7 +347,7 @@ class Fanout:
         member.answered(receipt or b"")
         text = words(frame, leg.dialect)
         reason = f"it answered ERROR: {text}" if text else "it answered ERROR"
-        self._router.fault(target, reason)
+        self.router.fault(target, reason)
         if target.optional and self._left_out(target, reason, now):
             return False
         if not target.fans:
@@ -405,7 +387,7 @@ class Fanout:
 
     def _unable(self, target: Target, member: Member, error: StompError, now: float) -> None:
         """A frame cannot be sent to a group: a fan-out gives the group up. Raises the error for a single broker."""
-        self._router.fault(target, error.message)
+        self.router.fault(target, error.message)
         if target.optional and self._left_out(target, error.message, now):
             return
         if not target.fans:
@@ -500,16 +482,16 @@ class Fanout:
 
     def _forget_copies(self, target: Target, member: Member) -> None:
         """Forget the copies that a broker has not confirmed, and count them as failed."""
-        self._router.fault(target, "", member.write_off())
+        self.router.fault(target, "", member.write_off())
 
     def _left_out(self, target: Target, reason: str, now: float) -> bool:
         """Return whether the session goes on without the NEW of a move, at OLD, until the next phase. OLD then gets
         what NEW did not confirm. Raises as `to_broker` does.
         """
-        router = self._router
+        router = self.router
         if target.upstream.name in router.left_out:
             return True
-        if not router.replaceable(target) or self._dispatch.uses(target):
+        if not router.replaceable(target):
             return False
         if self.disconnect in (DisconnectState.SENT, DisconnectState.CONFIRMED) and not target.spare:
             return False  # nothing may follow DISCONNECT
@@ -547,7 +529,7 @@ class Fanout:
         """Send the waiting DISCONNECT to all brokers that are `served`. The other groups stay `lacking`.
         Raises `StompError` if the served brokers lack SENDs that only the others were given, or refused them.
         """
-        for target in self._router.targets:
+        for target in self.router.targets:
             if target.wanting and not (self._ends or target.spare):
                 if not target.fans:
                     raise broker_lost(target.upstream, self.disconnect_receipt)
@@ -558,7 +540,7 @@ class Fanout:
             [each for member in away for each in confirmations.leave(member, leniently=True)], now
         )
         self.disconnect = DisconnectState.SENT
-        for target in self._router.targets:
+        for target in self.router.targets:
             there = [member for member in target.live if member.served]
             for member in target.live:
                 if member not in there:
@@ -631,8 +613,8 @@ class Fanout:
                 failures.append(error)
             decided += self._quorum.released(member)
             member.link.pace(crowded=self.crowded)
-            if not target.optional and target.upstream is not self._router.main.upstream and target.full:
-                self._router.fault(target, "too much waits for it", 0)
+            if not target.optional and target.upstream is not self.router.main.upstream and target.full:
+                self.router.fault(target, "too much waits for it", 0)
         for failure in failures:
             raise failure
         self._quorum.announce(decided, now)

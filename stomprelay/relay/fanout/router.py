@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener, Route
-from stomprelay.relay.model.move import COPY, SHADOW, Move, Phase
+from stomprelay.relay.model.move import COPY, Mark, Move, Phase
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import AGAIN, Resender
 from stomprelay.relay.resend.unconfirmed import UNCONFIRMED, unknown_outcome
 from stomprelay.session.delivery import THING, Delivery
 from stomprelay.session.leg import LegState
-from stomprelay.session.session import Session
+from stomprelay.session.session import Session, cost
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.dialect import DeliveryNaming, Headers
 from stomprelay.wire.errors import Refused, StompError
@@ -161,7 +161,7 @@ class Member:
             if isinstance(wire, bytes) and wire.startswith(SEND):
                 frames += self.resender.offline.read(wire)
         self.write_off()
-        return [each for each in frames if SHADOW not in (each.raw(COPY) or b"")]
+        return [each for each in frames if Mark.parse(each.raw(COPY)) is None]
 
     def write_off(self) -> int:
         """Forget the waiting and the unconfirmed frames. Return the number of SENDs among them."""
@@ -405,6 +405,42 @@ class Target:
         return Refused("the quorum cannot be reached", f"{needed}; failed: {failed}", receipt=receipt)
 
 
+@dataclass(slots=True, eq=False, repr=False)
+class TransactionTarget:
+    """The target on which a client's open transaction is. The first frame after BEGIN decides which target; then the
+    transaction is `used`.
+
+    `cost` is in bytes. `bearing`: members with a part that no other member has; without them the transaction cannot be
+    committed. `short`: members that missed a part of the transaction. `copies`: members that get a copy of it.
+    """
+
+    target: Target
+    headers: Headers
+    cost: int = 0
+    used: bool = False
+    bearing: set[Member] = field(default_factory=set)
+    short: set[Member] = field(default_factory=set)
+    copies: list[Member] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.cost = cost(self.headers)
+
+    def spoiled(self, name: bytes) -> list[Member]:
+        """Return the members that cannot commit the transaction. The `reason` of each says why."""
+        spoiled = []
+        for member in self.target.members:
+            transaction = member.session.transactions.get(name)
+            doomed = None if transaction is None else transaction.doomed
+            if not member.given_up:
+                if doomed is None and member in self.short:
+                    doomed = "it was full"
+                if doomed is None:
+                    continue
+                member.reason = doomed
+            spoiled.append(member)
+        return spoiled
+
+
 class Way(NamedTuple):
     """Where a destination's frames go: SENDs to `target`, and a copy of each to `copy`; subscriptions to all of
     `subscribed`, of which the first answers the client. `move`: the move that leads there. `either`: its two upstreams,
@@ -425,8 +461,9 @@ class Router:
     because they are new or left their broker.
 
     `phases`: how far the session has followed each move. `unsettled`: some subscriptions are not yet where they should
-    be. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD. `_replies`:
-    where temporary queues are that messages named for replies.
+    be. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD. `placed`:
+    where the client's open transactions are. `memo`: the member for SENDs with this `Frame.memo`, until ways change.
+    `_replies`: where temporary queues are that messages named for replies.
     """
 
     _listener: Listener
@@ -440,6 +477,8 @@ class Router:
     phases: dict[Move, Phase] = field(init=False)
     unsettled: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
+    placed: dict[bytes, TransactionTarget] = field(default_factory=dict)
+    memo: tuple[bytes, Member] | None = None
     _replies: dict[bytes, Target] = field(default_factory=dict)
     _plain: Way = field(init=False)
 
@@ -494,6 +533,11 @@ class Router:
                 del self._replies[next(iter(self._replies))]
             self._replies[reply_to] = target
             self._known.pop(reply_to, None)
+            self.memo = None
+
+    def _forget_ways(self) -> None:
+        self._known.clear()
+        self.memo = None
 
     def _open(self, upstream: Upstream) -> Target:
         for target in self.targets:
@@ -514,9 +558,14 @@ class Router:
         self.phases = dict.fromkeys(self.phases, Phase.OFF)
         self._weigh()
 
-    def turn_to(self, listener: Listener, uses: Callable[[Target], bool]) -> bool:
+    @property
+    def turns(self) -> bool:
+        """Whether the session can `turn_to` another listener: it follows moves, or did so."""
+        return bool(self.phases) or not (self.forks or self.main.fans)
+
+    def turn_to(self, listener: Listener) -> bool:
         """Follow the moves of another listener from now on, if its own upstream is here, and nothing is at an upstream
-        that it does not have. `uses`: a transaction is open there. Return whether that was possible.
+        that it does not have. Return whether that was possible.
         """
         known = {
             target: upstream
@@ -532,21 +581,21 @@ class Router:
             or self.unsettled
             or main.upstream.name in self.left_out
             or not {Phase.OFF, Phase.DONE}.issuperset(ended)
-            or any(uses(each) or each.subscribed or not each.safe for each in left)
+            or any(self._holds(each) or each.subscribed or not each.safe for each in left)
         ):
             return False
         for target, upstream in known.items():
             target.upstream = upstream
         self._listener, self.main, self._plain = listener, main, Way(main, (main,))
         self.phases = {move: self.phases.get(move, Phase.OFF) for move in listener.moves}
-        self._known.clear()
+        self._forget_ways()
         self.unsettled = True
         self._weigh()
         return True
 
     @property
     def behind(self) -> bool:
-        """Whether there is something to `step` or to settle, because the phase of a move has changed."""
+        """Whether the session has to follow a move. If so, call `Fanout.to_broker`, also without frames."""
         return self.unsettled or any(phase is not move.phase for move, phase in self.phases.items())
 
     def step(self) -> bool:
@@ -572,13 +621,17 @@ class Router:
                     move.fault("", 0 if member.up else member.write_off())
                     member.write_off()
             self.phases[move] = phase
-            self._known.clear()
+            self._forget_ways()
             self._weigh()
             return True
         return False
 
-    def standing(self, move: Move) -> tuple[bool, str]:
-        """Return whether the session has followed a move to its phase; and why it does without NEW, or ""."""
+    def standing(self, move: Move) -> tuple[bool, str] | None:
+        """Return whether the session has followed a move to its phase; and why it does without NEW, or "". None: the
+        session began before the move was configured.
+        """
+        if move not in self.phases:
+            return None
         upstreams = [each.upstream for each in self._listener.routes if each.move is move]
         reason = "".join([self.left_out.get(each.name, "") for each in upstreams])
         there = all(each.ready for each in self.targets if each.upstream in upstreams)
@@ -586,15 +639,19 @@ class Router:
 
     def replaceable(self, target: Target) -> bool:
         """Whether the session can do without a target: no SEND must reach it, or it never had a broker."""
-        if target.upstream is self._listener.upstream or target.fans:
+        if target.upstream is self._listener.upstream or target.fans or self._holds(target, used=True):
             return False
         ways = [each.move for each in self._listener.routes if each.upstream is target.upstream]
         return None not in ways and (target.optional or all(each.link.fresh for each in target.members))
 
+    def _holds(self, target: Target, *, used: bool = False) -> bool:
+        """Whether an open transaction of the client is at this target; `used`: one that has more than BEGIN."""
+        return any(each.target is target and each.used >= used for each in self.placed.values())
+
     def leave_out(self, target: Target, reason: str) -> None:
         """Do without this target, which is `replaceable`, until the next phase."""
         self.left_out[target.upstream.name] = reason
-        self._known.clear()
+        self._forget_ways()
         self._weigh()
 
     def fault(self, target: Target, reason: str, count: int = 1) -> None:

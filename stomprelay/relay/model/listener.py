@@ -13,7 +13,7 @@ from stomprelay.relay.model.rates import NO_RATES, RateLimits
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.leg import Terms
-from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.dialect import DIALECTS, V1_2
 from stomprelay.wire.frame import Limits
 
 
@@ -186,6 +186,19 @@ class Listener:
             if route.move is not None and route.matches(destination):
                 return route
         return None
+
+    @classmethod
+    def own(cls, name: str, upstream: Upstream) -> "Listener":
+        """Return the listener of a client in this process, which speaks STOMP 1.2 without heart-beats."""
+        return cls(
+            name,
+            "",
+            upstream,
+            versions=frozenset({V1_2.version}),
+            heart_beat=Terms(0, 0),
+            limits=upstream.limits,
+            unacknowledged=1 << 20,  # more deliveries than brokers make before the first ACK
+        )
 
     @property
     def moves(self) -> tuple[Move, ...]:

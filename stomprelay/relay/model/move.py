@@ -1,15 +1,19 @@
 """A move of destinations from one upstream to another, in phases."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 COPY: Final = b"relay-copy"
 """A header with the same value in all copies of a SEND, so that consumers recognise copies."""
-SHADOW: Final = b"-shadow-"
-"""What is in the value of `relay-copy` of each copy that NEW gets in the phase `shadow`, and of no other message."""
+SHADOW: Final = "^(.*)-shadow-([0-9]+)-([0-9a-f]+)$"
+"""Matches the value of `relay-copy` of each copy that NEW gets in the phase `shadow`, and of no other message. The
+groups are the values of its `Mark`.
+"""
+_SHADOW: Final = re.compile(SHADOW.encode())
 
 
 class Mark(NamedTuple):
@@ -29,17 +33,13 @@ class Mark(NamedTuple):
     @property
     def value(self) -> bytes:
         """The mark as the value of a header."""
-        return b"%b%b%d-%08x" % (self.session, SHADOW, self.number, self.check)
+        return b"%b-shadow-%d-%08x" % self
 
     @classmethod
-    def parse(cls, value: bytes) -> "Mark | None":
-        """Return the mark in a value of `relay-copy`; None if that is not of a copy of the phase `shadow`."""
-        session, found, rest = value.rpartition(SHADOW)
-        number, _, check = rest.partition(b"-")
-        try:
-            return cls(session, int(number), int(check, 16)) if found else None
-        except ValueError:
-            return None
+    def parse(cls, value: bytes | None) -> "Mark | None":
+        """Return the mark in a value of `relay-copy`. None: the message is no copy of the phase `shadow`."""
+        found = None if value is None else _SHADOW.match(value)
+        return None if found is None else cls(found[1], int(found[2]), int(found[3], 16))
 
 
 class Phase(Enum):
@@ -113,3 +113,82 @@ class Move:
             self.stopped = reason
             if self.announce is not None:
                 self.announce(self)
+
+
+# What is shown
+
+SHOWN: Final = 20
+"""How many of the sessions that stay at OLD are named."""
+NEXT: Final = "next"
+BACK: Final = "back"
+
+
+class NotNow(Exception):
+    """A phase cannot begin; the text is the reason, for the operator."""
+
+
+class MoveRow(NamedTuple):
+    """A move, as it is shown. `to`: the upstream NEW. `since`: see `Move`. `sessions`: those of its listeners.
+    `followed`: how many of them have followed it to this phase. `staying`: how many stay at OLD, because NEW cannot be
+    had; `stays` has some of them by name, each with the reason. `older`: how many are older than its table. `old`: the
+    upstream OLD; by routes there may be several.
+    """
+
+    name: str
+    pattern: str
+    to: str
+    phase: str
+    since: float
+    sessions: int
+    followed: int
+    staying: int
+    older: int
+    copied: int
+    failed: int
+    stopped: str
+    stays: list[list[str]]
+    old: str = ""
+
+    @property
+    def waiting(self) -> int:
+        """How many sessions have not followed yet, but will."""
+        return self.sessions - self.followed - self.staying - self.older
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The row as it is in JSON."""
+        return {**self._asdict(), "waiting": self.waiting}
+
+    def plus(self, other: "MoveRow") -> "MoveRow":
+        """Return the sum of this row and that of the same move in another process."""
+        counts = ("sessions", "followed", "staying", "older", "copied", "failed")
+        sums = {name: getattr(self, name) + getattr(other, name) for name in counts}
+        stays = [*self.stays, *other.stays][:SHOWN]
+        return self._replace(**sums, stopped=self.stopped or other.stopped, stays=stays)
+
+    def chosen(self, order: str) -> Phase:
+        """Return the phase that an order means: `next`, `back`, or the phase's name. Raises `NotNow`: `next` is refused
+        while a session has not followed to where SENDs are about to go, or the move is stopped.
+        """
+        here = Phase(self.phase)
+        if order not in (NEXT, BACK):
+            return Phase(order)
+        phase = here.step(1 if order == NEXT else -1)
+        if phase is None:
+            raise NotNow(
+                f"{self.name} is {self.phase}: there is no phase {'after' if order == NEXT else 'before'} it"
+            )
+        if order == BACK:
+            return phase
+        if self.stopped:
+            raise NotNow(
+                f"{self.name} is stopped: {self.stopped}; go back with `stomprelay move back {self.name}`"
+            )
+        left = {"waiting": self.waiting, "staying at OLD": self.staying, "older than the move": self.older}
+        missing = ", ".join(f"{count} {what}" for what, count in left.items() if count)
+        if phase.sends_new and missing:
+            raise NotNow(
+                f"not all sessions have followed {self.name} to {self.phase}: {missing}; "
+                f"`stomprelay move to {self.name} {phase.value}` does not wait for them"
+            )
+        return phase

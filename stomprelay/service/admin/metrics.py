@@ -18,7 +18,7 @@ from prometheus_client.utils import floatToGoString
 
 from stomprelay import __version__
 from stomprelay.relay.model.counters import BOUNDS, COUNTERS, NOTHING, PLACES, TIMES, DestinationTally, Time
-from stomprelay.relay.model.move import Phase
+from stomprelay.relay.model.move import MoveRow, Phase
 from stomprelay.service.admin.snapshot import (
     SERVES,
     STATES,
@@ -32,7 +32,6 @@ from stomprelay.service.admin.snapshot import (
     merged,
 )
 from stomprelay.service.connection.memory import MemoryRow
-from stomprelay.service.moves import MoveRow
 from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.errors import visible
 

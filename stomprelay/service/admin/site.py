@@ -21,7 +21,7 @@ from stomprelay.config import Config
 from stomprelay.config.address import Authority
 from stomprelay.config.admin import AdminAccess, guarded
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.relay.model.move import Phase
+from stomprelay.relay.model.move import BACK, NEXT, MoveRow, NotNow, Phase
 from stomprelay.service.admin.condition import Condition, OwnRelay
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES
 from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
@@ -45,7 +45,6 @@ from stomprelay.service.admin.server import AdminSite
 from stomprelay.service.admin.sessions import BadRequest, SessionList, SessionQuery
 from stomprelay.service.admin.snapshot import Snapshot, overview
 from stomprelay.service.brokers import ConfiguredBroker
-from stomprelay.service.moves import BACK, NEXT, MoveRow, NotNow
 from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
 from stomprelay.service.process import NotReloaded, Reloads
 from stomprelay.service.state import RelayState

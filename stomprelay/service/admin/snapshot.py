@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from stomprelay import __version__
 from stomprelay.relay.model.counters import BOUNDS, FORMER, TIMES, DestinationCounts, DestinationTally
 from stomprelay.relay.model.group import Broker, BrokerTally
+from stomprelay.relay.model.move import MoveRow
 from stomprelay.service.brokers import LAST, Outage
 from stomprelay.service.connection.memory import MemoryRow
 from stomprelay.service.journal.journal import Journal
-from stomprelay.service.moves import MoveRow
 from stomprelay.service.moves import summed as summed_moves
 from stomprelay.service.state import ListenerSessions, RelayState
 from stomprelay.wire.errors import visible

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.relay.model.move import Phase
+from stomprelay.relay.model.move import MoveRow, Phase
 from stomprelay.service.admin.condition import AWAY, DRAINED, DRAINING, Condition, OwnRelay
 from stomprelay.service.admin.condition import summed as summed_condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, Unavailable, merged
@@ -16,7 +16,6 @@ from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, read, sna
 from stomprelay.service.brokers import ConfiguredBroker
 from stomprelay.service.connection.relay_driver import SessionInfo
 from stomprelay.service.log import logger
-from stomprelay.service.moves import MoveRow
 from stomprelay.service.moves import summed as summed_moves
 from stomprelay.service.process import Reloads
 from stomprelay.service.state import RelayState

@@ -48,12 +48,11 @@ def test_the_tables_say_what_the_journal_says(
     scene(folder)
     build(spark, tmp_path / "tables", folder)
     file.write_text(CONFIG)
-    move = pair.find(load_upstreams(str(file)), ("old", "new"), (None, None), None)
-    judge, both = move.judge, (move.report, move.report)
-    concerns = journal.concerned(load(str(file)).listeners, "old")
+    config, upstreams = load(str(file)), load_upstreams(str(file))
+    one, other = (pair.find(config, upstreams, ("old", "new"), (None, None), None) for _ in range(2))
     first, last = (None if each is None else parse_time(each) for each in (since, until))
-    journal.read([str(folder)], first, last, journal.Reading(judge, concerns, both[0], "old"))
-    rows = [each.asDict() for each in spark.sql(tables.sql(judge, first, last)).collect()]
-    tables.add(rows, judge, concerns, both[1], "old")
-    assert found(both[0]) == found(both[1])
-    assert both[0].uses
+    journal.read([str(folder)], first, last, journal.Reading(one))
+    rows = [each.asDict() for each in spark.sql(tables.sql(other.judge, first, last)).collect()]
+    tables.add(rows, other)
+    assert found(one.report) == found(other.report)
+    assert one.report.uses

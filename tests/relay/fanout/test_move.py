@@ -395,7 +395,7 @@ def test_copies_that_wait_at_new(mode: str, version: bytes, ack: bytes) -> None:
         play.client_said(AT_A.replace(b"client-individual", mode.encode()))
         play.broker_welcomes(version, at="b")
         play.broker_reads(at="b")
-        headers = {"message_id": "m", "relay_copy": "relay-other-shadow-7"}
+        headers = {"message_id": "m", "relay_copy": "relay-other-shadow-7-00000000"}
         play.broker_says(message(b"1", **headers, **({"ack": "k"} if version == b"1.2" else {})), at="b")
         play.broker_gets(ack, at="b")
         play.broker_tells_client(message(b"1", message_id="m", relay_copy="relay-other-7", ack="k"), at="b")
@@ -409,7 +409,9 @@ def test_a_copy_after_what_is_owed() -> None:
         play.broker_welcomes(at="b")
         play.broker_reads(at="b")
         play.broker_tells_client(message(b"1", message_id="m", ack="k"), at="b")
-        play.broker_says(message(b"2", message_id="n", ack="l", relay_copy="relay-x-shadow-1"), at="b")
+        play.broker_says(
+            message(b"2", message_id="n", ack="l", relay_copy="relay-x-shadow-1-00000000"), at="b"
+        )
         play.nobody_gets_more()
         play.client_tells_broker(tell(b"ACK", id="k"), tell(b"ACK", id="l"), at="b")
 

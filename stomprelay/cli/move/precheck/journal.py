@@ -2,19 +2,19 @@
 
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from stomprelay.cli.move.precheck.report import Extra, Report
+from stomprelay.cli.move.precheck.pair import Pair
+from stomprelay.cli.move.precheck.report import Extra
 from stomprelay.journal.block import Damage
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.records import Record, RecordFilter, records
 from stomprelay.journal.schema import Context, JournalSide
 from stomprelay.journal.segment import parse_name, spell_time
-from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.usage import Judge, session_of
+from stomprelay.relay.model.usage import session_of
 from stomprelay.session.effects import Event
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import Headers
@@ -43,24 +43,6 @@ _ENDS: Final = {Event.DISCONNECTED.value, Event.VANISHED.value}
 _JUDGED: Final = {each.decode(): each for each in (SEND, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK)}
 _OPENING: Final = {each.decode() for each in OPENING}
 _SETTLING: Final = {COMMIT.decode(), ABORT.decode()}
-
-
-def concerned(listeners: Iterable[Listener], upstream: str) -> Callable[[str, bytes | None], bool]:
-    """Return a function that returns whether frames of a listener's clients to a destination go to this upstream;
-    without a destination: whether any frames may.
-    """
-    known = {each.name: each for each in listeners}
-
-    @lru_cache(4096)
-    def concerns(name: str, destination: bytes | None) -> bool:
-        listener = known.get(name)
-        if listener is None:
-            return False
-        if destination is not None:
-            return listener.routed(destination).name == upstream
-        return any(each.name == upstream for each in listener.upstreams())
-
-    return concerns
 
 
 class Watch:
@@ -166,13 +148,10 @@ def fits(pattern: bytes, place: bytes) -> bool:
 class Reading:
     """Reads records of a journal, in the order of time. Call `take` with each, and `end` at the end."""
 
-    def __init__(
-        self, judge: Judge, concerns: Callable[[str, bytes | None], bool], report: Report, old: str
-    ) -> None:
-        self._judge = judge
-        self._concerns = concerns
-        self._report = report
-        self._old = old
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+        self._report = pair.report
+        self._judge = pair.judge
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._watches = Watches()
         self._pending: dict[str, dict[bytes, Counter[bytes]]] = {}
@@ -198,11 +177,11 @@ class Reading:
                 self._left(context.session)
             return
         if context.side == JournalSide.BROKER.value:
-            if record.command == "MESSAGE" and context.upstream == self._old:
+            if record.command == "MESSAGE" and context.upstream == self._pair.old.name:
                 said = _encoded(record.headers)
                 self._watches.delivered(context.session, said.get(SUBSCRIPTION), said.get(DESTINATION, b""))
             return
-        if not self._concerns(context.listener, None):
+        if not self._pair.concerns(context.listener, None):
             return
         if record.command in _OPENING:
             name = (record.header(_CLIENT_ID) or "").encode()
@@ -220,7 +199,7 @@ class Reading:
         headers: Headers = [(name.encode(), value.encode()) for name, value in record.headers]
         first = dict(reversed(headers))
         place = first.get(DESTINATION)
-        if not self._concerns(context.listener, place):
+        if not self._pair.concerns(context.listener, place):
             return
         self.frames += 1
         self.clients.add(context.client)
@@ -258,14 +237,9 @@ class Reading:
             if self.since is None or self.until is None
             else (f", {spell_time(self.since)} to {spell_time(self.until)}")
         )
-        count = len(self.clients)
-        report.looked.append(
-            f"the journal: {self.frames} frames of {count} client{'' if count == 1 else 's'}{period}"
-        )
+        report.saw(SOURCE, self.frames, self.clients, period)
         if self.damages:
             report.unlooked.append(f"{self.damages} damaged places of the journal")
-        if not self.frames:
-            report.open.append(f"no client of {self._old} is in the journal")
 
 
 def _encoded(headers: Iterable[tuple[str, str]]) -> Mapping[bytes, bytes]:

@@ -1,12 +1,13 @@
 """The two upstreams of a move: which products their brokers are, and for which product the clients were written."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.cli.move.precheck import logins
 from stomprelay.cli.move.precheck.report import Report
-from stomprelay.config import ConfigError
+from stomprelay.config import Config, ConfigError
 from stomprelay.config.table import nearest
 from stomprelay.relay.model.features import PRODUCTS
 from stomprelay.relay.model.listener import Listener
@@ -17,7 +18,8 @@ from stomprelay.relay.model.usage import Judge
 @dataclass(frozen=True)
 class Pair:
     """A move from `old` to `new`, whose brokers are of the product `product`. `clients`: the product for which the
-    clients were written. `decided`: the configuration says so. `new` has the map that is judged.
+    clients were written. `decided`: the configuration says so. `new` has the map that is judged. `listeners`: those of
+    the relay.
     """
 
     old: Upstream
@@ -25,15 +27,34 @@ class Pair:
     clients: str
     product: str
     decided: bool
+    listeners: Sequence[Listener]
 
-    @property
+    @cached_property
     def judge(self) -> Judge:
-        """Return a judge of clients' frames."""
+        """A judge of clients' frames."""
         return Judge(self.new.map, self.product)
 
-    @property
+    @cached_property
+    def concerns(self) -> Callable[[str, bytes | None], bool]:
+        """A function that returns whether frames of a listener's clients to a destination go to OLD; without a
+        destination: whether any frames may.
+        """
+        known = {each.name: each for each in self.listeners}
+
+        @lru_cache(4096)
+        def concerns(name: str, destination: bytes | None) -> bool:
+            listener = known.get(name)
+            if listener is None:
+                return False
+            if destination is not None:
+                return listener.routed(destination).name == self.old.name
+            return any(each.name == self.old.name for each in listener.upstreams())
+
+        return concerns
+
+    @cached_property
     def report(self) -> Report:
-        """Return an empty report. It is open if the configuration does not say for which product clients are."""
+        """What was found. It is open if the configuration does not say for which product clients are."""
         found = Report(self.old.name, self.new.name, (self.clients, self.product))
         if not self.decided:
             line = f'[upstream.{self.new.name}.map] clients = "{self.clients}"'
@@ -44,6 +65,7 @@ class Pair:
 
 
 def find(
+    config: Config,
     upstreams: Mapping[str, Upstream],
     names: tuple[str, str],
     said: tuple[str | None, str | None],
@@ -68,7 +90,7 @@ def find(
     decided = (new.map.clients or product) == clients
     if not decided:
         new = replace(new, map=replace(new.map, clients=clients))
-    return Pair(old, new, clients, product, decided)
+    return Pair(old, new, clients, product, decided, config.listeners)
 
 
 def _unknown(key: str, option: str) -> str:
@@ -84,11 +106,10 @@ def _product(upstream: Upstream, within: float | None) -> str | None:
     return None if within is None else logins.product(upstream, within)
 
 
-def try_logins(
-    pair: Pair, listeners: Iterable[Listener], auths: Iterable[AuthSettings], report: Report, within: float
-) -> None:
+def try_logins(pair: Pair, auths: Iterable[AuthSettings], within: float) -> None:
     """Try each login that the relay may use at the new brokers, and add what became of it to the report."""
-    tried = logins.known(listeners, auths, pair.old.name, pair.new)
+    report = pair.report
+    tried = logins.known(pair.listeners, auths, pair.old.name, pair.new)
     report.logins += logins.converse(pair.new, pair.product, tried, within)
     if not report.logins:
         report.open.append(f"no login at {pair.new.name} is known")

@@ -110,6 +110,13 @@ class Report:
         """Add what a client with a selector would get without it. The journal and the tables may have the same."""
         self.extras[extra.client, extra.place] = extra
 
+    def saw(self, source: str, frames: int, clients: Iterable[str], period: str = "") -> None:
+        """Say how much was looked at. Without a frame of these clients the move may not begin."""
+        count = len({*clients})
+        self.looked.append(f"{source}: {frames} frames of {count} client{'s'[: count != 1]}{period}")
+        if not frames:
+            self.open.append(f"no client of {self.old} is in {source}")
+
     @property
     def may_begin(self) -> bool:
         """Whether nothing would be refused, and everything is decided."""

@@ -5,11 +5,12 @@ of its own: what comes back has a row for each kind of frame of a client, and no
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from stomprelay.cli.move.precheck.journal import UNKNOWN, wild
-from stomprelay.cli.move.precheck.report import Extra, Report
+from stomprelay.cli.move.precheck.pair import Pair
+from stomprelay.cli.move.precheck.report import Extra
 from stomprelay.config import ConfigError
 from stomprelay.relay.model.usage import Judge, session_of
 from stomprelay.wire.names import ACK, ACK_HEADER, DESTINATION, ID, NACK, SEND, SUBSCRIBE, UNSUBSCRIBE
@@ -107,14 +108,9 @@ def _quoted(name: bytes) -> str:
     return f"'{text}'"
 
 
-def add(
-    rows: Iterable[dict[str, Any]],
-    judge: Judge,
-    concerns: Callable[[str, bytes | None], bool],
-    report: Report,
-    old: str,
-) -> None:
+def add(rows: Iterable[dict[str, Any]], pair: Pair) -> None:
     """Add the rows of the query to the report."""
+    judge, concerns, report = pair.judge, pair.concerns, pair.report
     frames = 0
     clients: set[str] = set()
     extras: dict[tuple[str, str], dict[str, int]] = {}
@@ -147,11 +143,7 @@ def add(
         # The query compares no wildcards.
         if not wild(place.encode()):
             report.add_extra(Extra(client, place, **counts))
-    report.looked.append(
-        f"the tables: {frames} frames of {len(clients)} client{'' if len(clients) == 1 else 's'}"
-    )
-    if not frames:
-        report.open.append(f"no client of {old} is in the tables")
+    report.saw(SOURCE, frames, clients)
 
 
 def _headers(head: str | None) -> list[tuple[bytes, bytes]]:
@@ -171,19 +163,13 @@ def read(
     """Return the rows of the query over the tables in a folder. `further`: options of `stomprelay-pipeline query`.
     Raises `ConfigError` if the query fails.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "stomprelay.pipeline.cli",
-        "query",
-        "-",
-        "--format",
-        "json",
-        "--tables",
-        folder,
-    ]
+    command = [sys.executable, "-m", "stomprelay.pipeline.cli", "query", "-", "--format", "json", "--tables"]
     done = subprocess.run(
-        [*command, *further], input=sql(judge, since, until), stdout=subprocess.PIPE, text=True, check=False
+        [*command, folder, *further],
+        input=sql(judge, since, until),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise ConfigError(f"--tables: {folder}: the query ended with exit status {done.returncode}")
