@@ -27,7 +27,7 @@ from stomprelay.wire.frame import Frame, Limits, compose, compose_raw
 PREFETCH: Final = 100
 """How many messages of a queue OLD delivers before it gets ACKs. The other consumers of the queue get the rest."""
 WINDOW: Final = 256 * 1024
-"""The same for Artemis, in bytes."""
+"""The same for Artemis, in bytes of frames. When it delivers these messages again, it often marks only the first."""
 HELD: Final = 8 * 1024 * 1024
 """OLD is not read from while so many bytes of bodies wait for NEW."""
 REMEMBERED: Final = 4096
@@ -352,13 +352,17 @@ class Drain:
         self._first_at = min(self._first_at, now)
         if self._ended:
             return  # it stays at OLD
+        queue = self.queues[int(number)]
         if SHADOW in (first(headers, COPY) or b""):
-            self.queues[int(number)].shadows += 1
+            queue.shadows += 1
             self._write(End.OLD, compose(names.ACK, [(names.ID, ack)], V1_2))
             return
         again = first(headers, names.REDELIVERED) == b"true"
-        copy = Copy(self.queues[int(number)], talk.session, ack, headers, frame.payload, again)
-        if talk.session > 1 and not again:
+        if again and self._profile(End.OLD) is ARTEMIS:
+            queue.doubted = WINDOW
+        copy = Copy(queue, talk.session, ack, headers, frame.payload, again or queue.doubted > 0)
+        queue.doubted -= sum([len(name) + len(value) for name, value in headers]) + len(copy.body)
+        if talk.session > 1 and not copy.marked:
             copy.marked = copy.key in self._remembered
         self._held += len(copy.body)
         self._waiting.append(copy)
