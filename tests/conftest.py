@@ -91,9 +91,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _taken(item, config.option.deep)]
     if hasattr(config, "workerinput"):
-        from tests.workers import rank
+        from tests.workers import place, rank
 
-        items.sort(key=lambda item: rank(item.nodeid.partition("::")[0]))
+        items.sort(key=lambda item: rank(*place(item.nodeid)))
 
 
 def _taken(item: pytest.Item, deep: bool) -> bool:

@@ -20,7 +20,7 @@ from stomprelay.wire.frame import Frame, compose
 PREFETCH: Final = 100
 """How many messages of a queue a broker delivers before it gets ACKs. The other consumers of the queue get the rest."""
 WINDOW: Final = 256 * 1024
-"""The same for Artemis, in bytes."""
+"""The same for Artemis, in bytes of frames."""
 FINISHED_WITHIN: Final = 10.0
 """At the end, the seconds that a broker has for its last answers."""
 PATIENCE: Final = 60.0

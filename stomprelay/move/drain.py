@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final
 
-from stomprelay.move.consumer import BROKER_LOST, BYE, FINISHED_WITHIN, Consumer, End, Request, Talk, told
+from stomprelay.move.consumer import (
+    BROKER_LOST,
+    BYE,
+    FINISHED_WITHIN,
+    WINDOW,
+    Consumer,
+    End,
+    Request,
+    Talk,
+    told,
+)
 from stomprelay.move.copies import Copy, Queue, Refusal, carried, temporary_reply
 from stomprelay.relay.model.move import COPY, Mark
 from stomprelay.relay.model.profile import Profile
@@ -160,13 +170,18 @@ class Drain(Consumer):
         self._first_at = min(self._first_at, now)
         if self._ended:
             return  # it stays at OLD
+        queue = self.queues[int(number)]
         if Mark.parse(frame.header(COPY, V1_2)) is not None:
-            self.queues[int(number)].shadows += 1
+            queue.shadows += 1
             self._write(End.OLD, names.ACK, [(names.ID, ack)])
             return
         again = frame.header(names.REDELIVERED, V1_2) == b"true"
-        copy = Copy(self.queues[int(number)], talk.session, ack, frame.headers(V1_2), frame.payload, again)
-        if talk.session > 1 and not again:
+        if again and self._profile(End.OLD).marks_first:
+            queue.doubted = WINDOW
+        headers = frame.headers(V1_2)
+        copy = Copy(queue, talk.session, ack, headers, frame.payload, again or queue.doubted > 0)
+        queue.doubted -= sum([len(name) + len(value) for name, value in headers]) + len(copy.body)
+        if talk.session > 1 and not copy.marked:
             copy.marked = copy.key in self._remembered
         self._held += len(copy.body)
         self._waiting.append(copy)

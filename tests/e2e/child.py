@@ -160,3 +160,4 @@ class Child:
         with self._news:
             self._ended = True
             self._news.notify_all()
+        self._process.wait()  # a test that failed has not called `stop`: Python would warn in another test

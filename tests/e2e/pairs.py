@@ -67,6 +67,7 @@ _DEAD: Final = (
     + _added(("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", "dead"))
 )
 _DISCARD, _REQUEUE = 'chosen: `map.nack = "discard"`', 'chosen: `map.nack = "requeue"`'
+_FIRST: Final = "otherwise: only the first has redelivered:true"
 _FILTER: Final = 'chosen: `map.filter = ["/topic/*"]`'
 _SIZE: Final = "chosen: `map.message_size = 1024`"
 _HOST: Final = 'chosen: `host = "/"`'
@@ -578,9 +579,13 @@ ROWS: Final = (
     ),
     Row(
         "redelivered",
-        "a message that was not acknowledged",
-        ("comes with redelivered:true",) * 3,
-        (SAME,) * 6,
+        "messages that were not acknowledged",
+        (
+            "come with redelivered:true",
+            "come again, the first one with redelivered:true",
+            "come with redelivered:true",
+        ),
+        (_FIRST, *(SAME,) * 4, _FIRST),
     ),
     Row(
         "host",

@@ -908,16 +908,19 @@ def cumulative_several(s: Scene) -> None:
 
 
 def redelivered(s: Scene) -> None:
-    """A message that was not acknowledged comes again, and says so."""
+    """Messages that were not acknowledged come again, and say so; at Artemis it is enough if the first does."""
     client, place = s.client(), s.queue("q")
     client.send(place, b"1")
+    client.send(place, b"2")
     client.subscribe(place, "ack:client-individual")
-    client.read()
+    see([client.read(), client.read()], [b"1", b"2"])
     s.leave(client)
     client = s.client()
     client.subscribe(place)
-    message = client.message()
-    see((body(message), headers(message).get(b"redelivered")), (b"1", b"true"))
+    found = [client.message(), client.message()]
+    see([*map(body, found)], [b"1", b"2"])
+    for message in found[: 1 if s.clients == ARTEMIS else None]:
+        see(headers(message).get(b"redelivered"), b"true")
 
 
 # CONNECT

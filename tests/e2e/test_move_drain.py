@@ -18,7 +18,6 @@ from tests.e2e.relay import ROOT, launch, run
 from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
-REAL = pytest.mark.broker
 
 PAIRS = [("activemq", "rabbitmq"), ("rabbitmq", "activemq"), ("rabbitmq", "artemis"), ("artemis", "rabbitmq")]
 MESSAGES = 300
@@ -125,7 +124,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, queue: str) -> Iterato
         yield Stage(tmp_path, old, new, queue)
 
 
-@REAL
+@pytest.mark.broker
 @pytest.mark.parametrize(
     "stage",
     [
@@ -153,7 +152,7 @@ def test_a_command_that_is_killed_goes_on_when_it_is_run_again(stage: Stage) -> 
     assert stage.left() == []
 
 
-@REAL
+@pytest.mark.broker
 @pytest.mark.deep
 @pytest.mark.parametrize("fault", [KILL, CUT], ids=lambda each: each.name)
 @pytest.mark.parametrize("side", ["old", "new"])
@@ -191,7 +190,7 @@ def test_a_broker_that_is_lost_is_tried_again(stage: Stage, side: str, fault: Fa
     assert stage.left() == []
 
 
-@REAL
+@pytest.mark.broker
 @pytest.mark.ci
 @pytest.mark.parametrize("stage", PAIRS[:1], indirect=True, ids="-".join)
 def test_competing_workers_get_their_share_meanwhile(stage: Stage) -> None:

@@ -284,6 +284,15 @@ def test_what_was_delivered_before_is_marked() -> None:
     assert script.drain.queues[0].marked == 1
 
 
+def test_what_artemis_does_not_mark_is_marked() -> None:
+    """Of what a consumer had, Artemis marks only the first: NEW may have as much of the same queue behind it."""
+    script = Script(ARTEMIS).begins()
+    large = b"x" * (m.WINDOW - 500)
+    script.says(OLD, message(1, body=large), message(2, more=b"redelivered:true\n", body=large))
+    script.says(OLD, message(3, queue=1), message(4, body=b"x" * 500), message(5))
+    assert [b"relay-resent:true" in each for each in script.told(NEW)] == [False, True, False, True, False]
+
+
 def test_what_new_did_not_confirm_is_sent_again_one_by_one() -> None:
     """Marked, in the old order, each after the RECEIPT of the one before; then several at a time again."""
     script = Script().begins()

@@ -211,7 +211,8 @@ class Profile:
     `commits_early`: the RECEIPT for COMMIT may come before those of the SENDs. `parts_silently`: over WebSocket there
     is no RECEIPT for DISCONNECT. `goodbyes`: the ERRORs when the product ends connections. `outages`: further ERRORs,
     in answer to CONNECT, when it serves nobody. `crossings`: the ERRORs for MESSAGEs that an UNSUBSCRIBE crosses.
-    `naming`: the product's names for a place.
+    `marks_first`: of messages that come again, often only the first says `redelivered:true`. `naming`: the product's
+    names for a place.
     """
 
     name: str
@@ -224,6 +225,7 @@ class Profile:
     goodbyes: tuple[Saying, ...] = ()
     outages: tuple[Saying, ...] = ()
     crossings: tuple[Saying, ...] = ()
+    marks_first: bool = False
     naming: Naming = ANY_NAMES
 
     def leaves(self, error: Frame) -> bool:
@@ -287,6 +289,7 @@ ARTEMIS: Final = Profile(
     # An answer waits for all operations on the journal that the connection began before. It escapes as the
     # specification says, but also escapes CR on 1.1; all brokers are read with this escape.
     cumulative=True,
+    marks_first=True,
     naming=_ARTEMIS_NAMES,
     goodbyes=_RELAY_LEAVES + _ARTEMIS_LEAVES,
     outages=_RELAY_UNABLE + _ARTEMIS_UNABLE,
