@@ -401,6 +401,19 @@ def test_copies_that_wait_at_new(mode: str, version: bytes, ack: bytes) -> None:
         play.broker_tells_client(message(b"1", message_id="m", relay_copy="relay-other-7", ack="k"), at="b")
 
 
+def test_a_copy_after_the_end_of_its_subscription() -> None:
+    """It was under way when the client unsubscribed: brokers answer its ACK with an ERROR, so NEW gets none."""
+    moving = Moving("both")
+    with moving.play as play:
+        play.client_said(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="b")
+        play.client_said(END)
+        play.broker_reads(at="b")
+        play.broker_says(message(b"1", message_id="m", ack="k", relay_copy="relay-x-shadow-1"), at="b")
+        play.nobody_gets_more()
+
+
 def test_a_copy_after_what_is_owed() -> None:
     """Its ACK would cover what the client has not acknowledged, so the client's own ACK settles it, too."""
     moving = Moving("both")
