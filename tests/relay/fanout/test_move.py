@@ -257,7 +257,7 @@ def test_new_is_full() -> None:
             play.client_says(send(b"%d" % number))
         assert not play.client.paused
         assert moving.move.failed == 1
-        assert "too much waits" in moving.move.stopped
+        assert moving.move.stopped == "more waits for it than resend_buffer"
         play.broker_reads(at="a")
         play.broker_reads(at="b")
         play.client_says(tell(b"DISCONNECT", receipt="d"))
