@@ -408,8 +408,10 @@ def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def settle(frame: Frame, subscription: Subscription, source: Dialect, session: Session) -> None:
-    """Settle a MESSAGE that its client is not sent: by an ACK in `Session.own`, or by the client's next ACK."""
-    if subscription.ack == AUTO:
+    """Settle a MESSAGE that its client is not sent: by an ACK in `Session.own`, or by the client's next ACK. Behind the
+    end of the subscription the broker takes no ACK, and keeps the message for others.
+    """
+    if subscription.ack == AUTO or not subscription.open:
         return
     if subscription.ack == CUMULATIVE:
         message_id, ack = frame.header(MESSAGE_ID, source), frame.header(ACK_HEADER, source)

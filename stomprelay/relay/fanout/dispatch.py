@@ -144,7 +144,7 @@ class Dispatch:
         if move.stopped:
             return
         if member.full:
-            move.fault("too much waits for it")
+            move.fault("more waits for it than resend_buffer")
             return
         try:
             if placement is not None and member not in placement.copies:

@@ -614,7 +614,7 @@ class Fanout:
             decided += self._quorum.released(member)
             member.link.pace(crowded=self.crowded)
             if not target.optional and target.upstream is not self.router.main.upstream and target.full:
-                self.router.fault(target, "too much waits for it", 0)
+                self.router.fault(target, "more waits for it than resend_buffer", 0)
         for failure in failures:
             raise failure
         self._quorum.announce(decided, now)

@@ -257,7 +257,7 @@ def test_new_is_full() -> None:
             play.client_says(send(b"%d" % number))
         assert not play.client.paused
         assert moving.move.failed == 1
-        assert "too much waits" in moving.move.stopped
+        assert moving.move.stopped == "more waits for it than resend_buffer"
         play.broker_reads(at="a")
         play.broker_reads(at="b")
         play.client_says(tell(b"DISCONNECT", receipt="d"))
@@ -399,6 +399,19 @@ def test_copies_that_wait_at_new(mode: str, version: bytes, ack: bytes) -> None:
         play.broker_says(message(b"1", **headers, **({"ack": "k"} if version == b"1.2" else {})), at="b")
         play.broker_gets(ack, at="b")
         play.broker_tells_client(message(b"1", message_id="m", relay_copy="relay-other-7", ack="k"), at="b")
+
+
+def test_a_copy_after_the_end_of_its_subscription() -> None:
+    """It was under way when the client unsubscribed: brokers answer its ACK with an ERROR, so NEW gets none."""
+    moving = Moving("both")
+    with moving.play as play:
+        play.client_said(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="b")
+        play.client_said(END)
+        play.broker_reads(at="b")
+        play.broker_says(message(b"1", message_id="m", ack="k", relay_copy="relay-x-shadow-1"), at="b")
+        play.nobody_gets_more()
 
 
 def test_a_copy_after_what_is_owed() -> None:
