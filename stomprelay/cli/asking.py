@@ -3,15 +3,12 @@
 import argparse
 import sys
 from functools import partial
-from typing import TypeAlias
 
+from stomprelay.cli.command import Commands, bodies, command, count, seconds, table_options
 from stomprelay.config import ConfigError, load_admin
 from stomprelay.config.admin import token_content
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.table import read_file
-from stomprelay.config.values import seconds_or_none
-from stomprelay.journal.records import parse_time
-from stomprelay.journal.tail import LONGEST_BODY
 from stomprelay.remote import commands as remote
 from stomprelay.remote.client import DEFAULT, RATES, AdminClient, AdminCredentials
 
@@ -74,32 +71,21 @@ or if the relay cannot be asked.
 """
 
 
-_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
-def add(commands: _Commands) -> None:
+def add(commands: Commands) -> None:
     """Add the commands that send requests to a running relay."""
     relay, table, named = relay_options(), table_options(), argparse.ArgumentParser(add_help=False)
     named.add_argument("broker", metavar="BROKER", help="its URI, or host:port; '*' is all of them")
     listed = [relay, table]
 
-    def command(
-        name: str, meaning: str, description: str, parents: list[argparse.ArgumentParser], epilog: str = ""
-    ) -> argparse.ArgumentParser:
-        form = argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter
-        return commands.add_parser(
-            name, parents=parents, help=meaning, description=description, epilog=epilog, formatter_class=form
-        )
-
-    pause = command("pause", "take a broker out of service", _PAUSE, [named, relay])
+    pause = command(commands, "pause", "take a broker out of service", _PAUSE, parents=[named, relay])
     pause.add_argument(
         "--within", type=seconds, metavar="SECONDS",
         help="the longest that a session may wait for a quiet moment; default: the upstream's drain_timeout",
     )  # fmt: skip
-    command("resume", "take a broker into service again", _RESUME, [named, *listed])
-    command("brokers", "list the brokers", _BROKERS, listed)
+    command(commands, "resume", "take a broker into service again", _RESUME, parents=[named, *listed])
+    command(commands, "brokers", "list the brokers", _BROKERS, parents=listed)
 
-    sessions = command("sessions", "list the sessions", _SESSIONS, listed, _SESSIONS_EXAMPLE)
+    sessions = command(commands, "sessions", "list the sessions", _SESSIONS, _SESSIONS_EXAMPLE, listed)
     sessions.add_argument(
         "--filter", action="append", default=[], type=_filter, metavar="NAME=GLOB",
         help=f"only sessions that match; NAME is {', '.join(remote.FILTERS)}, each once",
@@ -112,19 +98,20 @@ def add(commands: _Commands) -> None:
     sessions.add_argument(
         "--rates", action="store_true", help="ask twice, a second apart, and show the traffic of a second"
     )
-    sessions.add_argument("--top", type=_count, metavar="N", help="only the first N")
-    kill = command("kill", "end a session", _KILL, [relay])
+    sessions.add_argument("--top", type=count, metavar="N", help="only the first N")
+    kill = command(commands, "kill", "end a session", _KILL, parents=[relay])
     kill.add_argument("session", metavar="SESSION", help="its name, as in the log and in `sessions`")
-    command("reload", "read the configuration again", _RELOAD, [relay])
+    command(commands, "reload", "read the configuration again", _RELOAD, parents=[relay])
 
-    drain = command("drain", "refuse new clients, and wait until all sessions have ended", _DRAIN, listed)
+    meaning = "refuse new clients, and wait until all sessions have ended"
+    drain = command(commands, "drain", meaning, _DRAIN, parents=listed)
     either = drain.add_mutually_exclusive_group()
     either.add_argument(
         "--within", type=seconds, metavar="SECONDS", help="how long to wait; default: without a limit"
     )
     either.add_argument("--cancel", action="store_true", help="accept clients again")
 
-    tail = command("tail", "show frames as they pass", _TAIL, listed, _TAIL_EXAMPLE)
+    tail = command(commands, "tail", "show frames as they pass", _TAIL, _TAIL_EXAMPLE, listed)
     for flag, metavar, meaning in (
         (
             "--destination",
@@ -136,24 +123,9 @@ def add(commands: _Commands) -> None:
     ):
         tail.add_argument(flag, action="append", default=[], metavar=metavar, help=meaning)
     tail.add_argument(
-        "--bodies", type=_bodies, default=0, metavar="N", help="show N bytes of each body; default: none"
+        "--bodies", type=bodies, default=0, metavar="N", help="show N bytes of each body; default: none"
     )
-    tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
-
-
-def instant(text: str) -> int:
-    """Return the time in an option, as ns since 1970."""
-    try:
-        return parse_time(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a time such as 2026-11-21T08:23, not {text!r}") from None
-
-
-def table_options() -> argparse.ArgumentParser:
-    """Return a parent parser with the options of a table."""
-    table = argparse.ArgumentParser(add_help=False)
-    table.add_argument("--json", action="store_true", help="one JSON object in a line")
-    return table
+    tail.add_argument("--count", type=count, metavar="N", help="end after N frames and events")
 
 
 def relay_options() -> argparse.ArgumentParser:
@@ -178,26 +150,6 @@ def _filter(text: str) -> tuple[str, str]:
     if not equals or name not in remote.FILTERS:
         raise argparse.ArgumentTypeError(f"must be NAME=GLOB, with a name of {', '.join(remote.FILTERS)}")
     return name, glob
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"must be a number, 1 or more, not {text!r}")
-    return int(text)
-
-
-def _bodies(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= LONGEST_BODY):
-        raise argparse.ArgumentTypeError(f"must be a number of bytes, from 0 to {LONGEST_BODY}, not {text!r}")
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    """Return a number of seconds of the command line, for argparse."""
-    try:
-        return seconds_or_none(float(text))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds, 0 or more, not {text!r}") from None
 
 
 def _ask(options: argparse.Namespace) -> int:

@@ -5,8 +5,9 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
+from stomprelay.cli.command import Commands, command, positive
 from stomprelay.config import ConfigError, load_upstreams, upstream_at
 from stomprelay.config.address import MEMORY
 from stomprelay.config.config import COMMAND_LINE
@@ -34,19 +35,11 @@ examples:
   stomprelay move drain --from tcp://old:61613 --to tcp://new:61613 --login app --passcode-file secret /queue/orders
 """
 
-Commands = Any
-"""What `add_subparsers` returns."""
-
 
 def add(moves: Commands) -> None:
     """Add the command."""
-    drain = moves.add_parser(
-        "drain",
-        help="take what waits in queues of one broker, and give it to another",
-        description=_DRAIN,
-        epilog=_DRAIN_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    meaning = "take what waits in queues of one broker, and give it to another"
+    drain = command(moves, "drain", meaning, _DRAIN, _DRAIN_EXAMPLE)
     drain.add_argument("queues", nargs="+", metavar="QUEUE", help="a queue, as in /queue/orders")
     place = "an upstream of the configuration, or a URI as in tcp://broker:61613"
     drain.add_argument(
@@ -59,11 +52,11 @@ def add(moves: Commands) -> None:
     )
     drain.add_argument("--passcode-file", metavar="FILE", help="the file with the passcode for --login")
     drain.add_argument(
-        "--rate", type=_positive, metavar="N", help="at most N messages a second; default: no limit"
+        "--rate", type=positive, metavar="N", help="at most N messages a second; default: no limit"
     )
     drain.add_argument(
         "--idle",
-        type=_positive,
+        type=positive,
         default=5.0,
         metavar="SECONDS",
         help="end when nothing came for so many seconds; default: %(default)g",
@@ -75,16 +68,6 @@ def add(moves: Commands) -> None:
     )
     drain.add_argument("--json", action="store_true", help="print the result as a JSON object")
     drain.set_defaults(run=_drain)
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError("must be a number above 0")
-    return number
 
 
 def _drain(options: argparse.Namespace) -> int:
