@@ -2,7 +2,7 @@
 
 `commands` has the parser and the simple commands. `configuration` has the commands that run or check a relay. `passwd`
 changes the users file. `asking` has the commands that ask a running relay. `move` has the commands that move clients to
-brokers of another product. `command` is how each is declared. A program that starts a relay calls `hold` first.
+brokers of another product. A program that starts a relay calls `hold` first.
 """
 
 import signal

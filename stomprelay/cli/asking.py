@@ -2,13 +2,17 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from functools import partial
+from typing import TypeAlias
 
-from stomprelay.cli.command import Commands, bodies, command, count, seconds, table_options
 from stomprelay.config import ConfigError, load_admin
 from stomprelay.config.admin import token_content
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.table import read_file
+from stomprelay.config.values import seconds_or_none
+from stomprelay.journal.records import parse_time
+from stomprelay.journal.tail import LONGEST_BODY
 from stomprelay.remote import commands as remote
 from stomprelay.remote.client import DEFAULT, RATES, AdminClient, AdminCredentials
 
@@ -71,6 +75,24 @@ or if the relay cannot be asked.
 """
 
 
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def command(
+    commands: Commands,
+    name: str,
+    meaning: str,
+    description: str,
+    more: str = "",
+    parents: Sequence[argparse.ArgumentParser] = (),
+) -> argparse.ArgumentParser:
+    """Add a command, and return its parser. `more`: text below its options; then all text keeps its lines."""
+    form = argparse.RawDescriptionHelpFormatter if more else argparse.HelpFormatter
+    return commands.add_parser(
+        name, parents=parents, help=meaning, description=description, epilog=more, formatter_class=form
+    )
+
+
 def add(commands: Commands) -> None:
     """Add the commands that send requests to a running relay."""
     relay, table, named = relay_options(), table_options(), argparse.ArgumentParser(add_help=False)
@@ -98,7 +120,7 @@ def add(commands: Commands) -> None:
     sessions.add_argument(
         "--rates", action="store_true", help="ask twice, a second apart, and show the traffic of a second"
     )
-    sessions.add_argument("--top", type=count, metavar="N", help="only the first N")
+    sessions.add_argument("--top", type=_count, metavar="N", help="only the first N")
     kill = command(commands, "kill", "end a session", _KILL, parents=[relay])
     kill.add_argument("session", metavar="SESSION", help="its name, as in the log and in `sessions`")
     command(commands, "reload", "read the configuration again", _RELOAD, parents=[relay])
@@ -123,9 +145,24 @@ def add(commands: Commands) -> None:
     ):
         tail.add_argument(flag, action="append", default=[], metavar=metavar, help=meaning)
     tail.add_argument(
-        "--bodies", type=bodies, default=0, metavar="N", help="show N bytes of each body; default: none"
+        "--bodies", type=_bodies, default=0, metavar="N", help="show N bytes of each body; default: none"
     )
-    tail.add_argument("--count", type=count, metavar="N", help="end after N frames and events")
+    tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
+
+
+def instant(text: str) -> int:
+    """Return the time in an option, as ns since 1970."""
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a time such as 2026-11-21T08:23, not {text!r}") from None
+
+
+def table_options() -> argparse.ArgumentParser:
+    """Return a parent parser with the options of a table."""
+    table = argparse.ArgumentParser(add_help=False)
+    table.add_argument("--json", action="store_true", help="one JSON object in a line")
+    return table
 
 
 def relay_options() -> argparse.ArgumentParser:
@@ -150,6 +187,26 @@ def _filter(text: str) -> tuple[str, str]:
     if not equals or name not in remote.FILTERS:
         raise argparse.ArgumentTypeError(f"must be NAME=GLOB, with a name of {', '.join(remote.FILTERS)}")
     return name, glob
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"must be a number, 1 or more, not {text!r}")
+    return int(text)
+
+
+def _bodies(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= LONGEST_BODY):
+        raise argparse.ArgumentTypeError(f"must be a number of bytes, from 0 to {LONGEST_BODY}, not {text!r}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Return a number of seconds of the command line, for argparse."""
+    try:
+        return seconds_or_none(float(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, 0 or more, not {text!r}") from None
 
 
 def _ask(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import stomprelay
 from stomprelay.cli import asking, configuration, move, passwd
-from stomprelay.cli.command import Commands, command
+from stomprelay.cli.asking import Commands, command
 from stomprelay.config import ConfigError, load
 from stomprelay.explain import Explanation
 from stomprelay.files import files

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stomprelay.cli.command import Commands, command
+from stomprelay.cli.asking import Commands, command
 from stomprelay.config import OPTIONS, Config, ConfigError
 from stomprelay.config.address import MEMORY, server
 from stomprelay.config.change import ConfigSource

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from stomprelay.auth.lines import LONGEST, is_user
-from stomprelay.cli.command import Commands, command
+from stomprelay.cli.asking import Commands, command
 from stomprelay.config import ConfigError
 from stomprelay.config.auth import INSTALL
 from stomprelay.config.table import read_file

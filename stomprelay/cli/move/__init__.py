@@ -4,7 +4,7 @@
 its phases. `compare` looks whether both sides got the same. `drain` empties queues of the old brokers.
 """
 
-from stomprelay.cli.command import Commands, command
+from stomprelay.cli.asking import Commands, command
 from stomprelay.cli.move import check, compare, drain, phases
 
 _ABOUT = "Moves clients from the brokers of one product to those of another. Clients are not changed."

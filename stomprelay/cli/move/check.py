@@ -3,8 +3,7 @@
 import argparse
 import sys
 
-from stomprelay.cli.asking import admin_client, relay_options
-from stomprelay.cli.command import Commands, command, instant, seconds
+from stomprelay.cli.asking import Commands, admin_client, command, instant, relay_options, seconds
 from stomprelay.cli.move.precheck import journal, pair, sessions, tables
 from stomprelay.config import ConfigError, load, load_upstreams
 from stomprelay.relay.model.features import PRODUCTS

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
-from stomprelay.cli.command import Commands, command, instant, seconds
+from stomprelay.cli.asking import Commands, command, instant, seconds
 from stomprelay.config import Config, ConfigError, load
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.journal.settings import JournalSettings

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Final, TextIO
 
-from stomprelay.cli.command import Commands, command, positive
+from stomprelay.cli.asking import Commands, command
 from stomprelay.config import ConfigError, load_upstreams, upstream_at
 from stomprelay.config.address import MEMORY
 from stomprelay.config.config import COMMAND_LINE
@@ -52,11 +52,11 @@ def add(moves: Commands) -> None:
     )
     drain.add_argument("--passcode-file", metavar="FILE", help="the file with the passcode for --login")
     drain.add_argument(
-        "--rate", type=positive, metavar="N", help="at most N messages a second; default: no limit"
+        "--rate", type=_positive, metavar="N", help="at most N messages a second; default: no limit"
     )
     drain.add_argument(
         "--idle",
-        type=positive,
+        type=_positive,
         default=5.0,
         metavar="SECONDS",
         help="end when nothing came for so many seconds; default: %(default)g",
@@ -68,6 +68,16 @@ def add(moves: Commands) -> None:
     )
     drain.add_argument("--json", action="store_true", help="print the result as a JSON object")
     drain.set_defaults(run=_drain)
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number above 0")
+    return number
 
 
 def _drain(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ Each asks a running relay.
 import argparse
 
 from stomprelay.cli import asking
-from stomprelay.cli.command import Commands, command, table_options
+from stomprelay.cli.asking import Commands, command
 from stomprelay.relay.model.move import Phase
 from stomprelay.remote import commands as remote
 
@@ -45,7 +45,7 @@ def add(moves: Commands) -> None:
         ("back", "begin the phase before", _BACK),
         ("to", "begin any phase", _TO),
     ):
-        asked = [asking.relay_options(), table_options()]
+        asked = [asking.relay_options(), asking.table_options()]
         made = command(moves, name, meaning, description, f"phases:{_PHASES}", asked)
         made.set_defaults(run=_run)
         if name != "status":
