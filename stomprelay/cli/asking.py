@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -74,32 +75,39 @@ or if the relay cannot be asked.
 """
 
 
-_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def add(commands: _Commands) -> None:
+def command(
+    commands: Commands,
+    name: str,
+    meaning: str,
+    description: str,
+    more: str = "",
+    parents: Sequence[argparse.ArgumentParser] = (),
+) -> argparse.ArgumentParser:
+    """Add a command, and return its parser. `more`: text below its options; then all text keeps its lines."""
+    form = argparse.RawDescriptionHelpFormatter if more else argparse.HelpFormatter
+    return commands.add_parser(
+        name, parents=parents, help=meaning, description=description, epilog=more, formatter_class=form
+    )
+
+
+def add(commands: Commands) -> None:
     """Add the commands that send requests to a running relay."""
     relay, table, named = relay_options(), table_options(), argparse.ArgumentParser(add_help=False)
     named.add_argument("broker", metavar="BROKER", help="its URI, or host:port; '*' is all of them")
     listed = [relay, table]
 
-    def command(
-        name: str, meaning: str, description: str, parents: list[argparse.ArgumentParser], epilog: str = ""
-    ) -> argparse.ArgumentParser:
-        form = argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter
-        return commands.add_parser(
-            name, parents=parents, help=meaning, description=description, epilog=epilog, formatter_class=form
-        )
-
-    pause = command("pause", "take a broker out of service", _PAUSE, [named, relay])
+    pause = command(commands, "pause", "take a broker out of service", _PAUSE, parents=[named, relay])
     pause.add_argument(
         "--within", type=seconds, metavar="SECONDS",
         help="the longest that a session may wait for a quiet moment; default: the upstream's drain_timeout",
     )  # fmt: skip
-    command("resume", "take a broker into service again", _RESUME, [named, *listed])
-    command("brokers", "list the brokers", _BROKERS, listed)
+    command(commands, "resume", "take a broker into service again", _RESUME, parents=[named, *listed])
+    command(commands, "brokers", "list the brokers", _BROKERS, parents=listed)
 
-    sessions = command("sessions", "list the sessions", _SESSIONS, listed, _SESSIONS_EXAMPLE)
+    sessions = command(commands, "sessions", "list the sessions", _SESSIONS, _SESSIONS_EXAMPLE, listed)
     sessions.add_argument(
         "--filter", action="append", default=[], type=_filter, metavar="NAME=GLOB",
         help=f"only sessions that match; NAME is {', '.join(remote.FILTERS)}, each once",
@@ -113,18 +121,19 @@ def add(commands: _Commands) -> None:
         "--rates", action="store_true", help="ask twice, a second apart, and show the traffic of a second"
     )
     sessions.add_argument("--top", type=_count, metavar="N", help="only the first N")
-    kill = command("kill", "end a session", _KILL, [relay])
+    kill = command(commands, "kill", "end a session", _KILL, parents=[relay])
     kill.add_argument("session", metavar="SESSION", help="its name, as in the log and in `sessions`")
-    command("reload", "read the configuration again", _RELOAD, [relay])
+    command(commands, "reload", "read the configuration again", _RELOAD, parents=[relay])
 
-    drain = command("drain", "refuse new clients, and wait until all sessions have ended", _DRAIN, listed)
+    meaning = "refuse new clients, and wait until all sessions have ended"
+    drain = command(commands, "drain", meaning, _DRAIN, parents=listed)
     either = drain.add_mutually_exclusive_group()
     either.add_argument(
         "--within", type=seconds, metavar="SECONDS", help="how long to wait; default: without a limit"
     )
     either.add_argument("--cancel", action="store_true", help="accept clients again")
 
-    tail = command("tail", "show frames as they pass", _TAIL, listed, _TAIL_EXAMPLE)
+    tail = command(commands, "tail", "show frames as they pass", _TAIL, _TAIL_EXAMPLE, listed)
     for flag, metavar, meaning in (
         (
             "--destination",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import stomprelay
 from stomprelay.cli import asking, configuration, move, passwd
+from stomprelay.cli.asking import Commands, command
 from stomprelay.config import ConfigError, load
 from stomprelay.explain import Explanation
 from stomprelay.files import files
@@ -77,13 +78,8 @@ def parser() -> argparse.ArgumentParser:
 
     configuration.add(commands)
     names = [*files()]
-    config = commands.add_parser(
-        "config",
-        help="print the configuration with every setting, or another file of the package",
-        description=_CONFIG,
-        epilog=_CONFIG_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    meaning = "print the configuration with every setting, or another file of the package"
+    config = command(commands, "config", meaning, _CONFIG, _CONFIG_EXAMPLE)
     config.add_argument(
         "file",
         nargs="?",
@@ -121,14 +117,8 @@ def _fail(reason: str) -> int:
     return 1
 
 
-def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    explain = commands.add_parser(
-        "explain",
-        help="show how frames are translated",
-        description=_EXPLAIN,
-        epilog=_EXPLAIN_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _add_explain(commands: Commands) -> None:
+    explain = command(commands, "explain", "show how frames are translated", _EXPLAIN, _EXPLAIN_EXAMPLE)
     explain.add_argument(
         "--client",
         choices=_VERSIONS,

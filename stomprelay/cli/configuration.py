@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from stomprelay.cli.asking import Commands, command
 from stomprelay.config import OPTIONS, Config, ConfigError
 from stomprelay.config.address import MEMORY, server
 from stomprelay.config.change import ConfigSource
@@ -42,9 +43,9 @@ examples:
 LOG_FORMATS = ("text", "json")
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: Commands) -> None:
     """Add the commands to the parser."""
-    run = commands.add_parser("run", help="run the relay", description=_RUN)
+    run = command(commands, "run", "run the relay", _RUN)
     _add_configuration(run, required=False)
     run.add_argument(
         "--log-format",
@@ -59,13 +60,8 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     )
     run.set_defaults(run=_run)
 
-    check = commands.add_parser(
-        "check",
-        help="check a configuration and print what would run, or which rule decides",
-        description=_CHECK,
-        epilog=_CHECK_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    meaning = "check a configuration and print what would run, or which rule decides"
+    check = command(commands, "check", meaning, _CHECK, _CHECK_EXAMPLE)
     _add_configuration(check, required=True)
     _add_question(check)
     check.set_defaults(run=_check)

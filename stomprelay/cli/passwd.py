@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from stomprelay.auth.lines import LONGEST, is_user
+from stomprelay.cli.asking import Commands, command
 from stomprelay.config import ConfigError
 from stomprelay.config.auth import INSTALL
 from stomprelay.config.table import read_file
@@ -30,15 +31,9 @@ _OTHERS: Final = 0o007
 """The bits of a file's mode for users who neither own the file nor are in its group."""
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: Commands) -> None:
     """Add the command to the parser."""
-    passwd = commands.add_parser(
-        "passwd",
-        help="set the passcode of a user in a users file",
-        description=_PASSWD,
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    passwd = command(commands, "passwd", "set the passcode of a user in a users file", _PASSWD, _EXAMPLE)
     passwd.add_argument("file", metavar="FILE", help="the users file")
     passwd.add_argument("user", metavar="USER", help="the user's name, which clients send as login")
     passwd.add_argument("--groups", metavar="GROUPS", help="the user's groups, with commas between them")

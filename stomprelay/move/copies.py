@@ -1,6 +1,6 @@
 """The copy of a message: what the new broker is sent of a MESSAGE of the old one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -103,38 +103,31 @@ def carried(copy: Copy, old: Profile, new: Profile, now: float) -> Headers:
     if new is ARTEMIS:
         # Otherwise Artemis drops it if nobody is subscribed.
         made.append((b"destination-type", b"ANYCAST"))
-    left_out = {*_OF_OLD, *_expiring(old, new)}
+    expiry = _expiry(copy.headers, old, new, int(now * 1000))
+    left_out = {*_OF_OLD, *expiry}
     if temporary_reply(copy.headers):
         left_out.add(b"reply-to")
     if new is RABBITMQ:
         left_out.add(b"user-id")  # RabbitMQ refuses it, unless it is the login
     made += [each for each in copy.headers if each[0] not in left_out]
-    made += _expiry(copy.headers, old, new, int(now * 1000))
+    made += [(name, value) for name, value in expiry.items() if value is not None]
     if first(copy.headers, names.CONTENT_LENGTH) is not None:
         made.append((names.CONTENT_LENGTH, b"%d" % len(copy.body)))
     return made
 
 
-def _expiring(old: Profile, new: Profile) -> Iterable[bytes]:
-    """Return the headers that are written anew, or that would end a life at NEW and did not do so at OLD."""
-    if {old.name, new.name} <= _EXPIRY.keys() and _EXPIRY[old.name] != _EXPIRY[new.name]:
-        return _EXPIRY[old.name], _EXPIRY[new.name]
-    return ()
-
-
-def _expiry(headers: Headers, old: Profile, new: Profile, now: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the expiry as NEW spells it, if OLD spells it otherwise. RabbitMQ does not say when the life of a message
-    began, so it begins again.
+def _expiry(headers: Headers, old: Profile, new: Profile, now: int) -> Mapping[bytes, bytes | None]:
+    """Return the expiry as NEW spells it, if OLD spells it otherwise; None: a header that is left out. RabbitMQ does
+    not say when the life of a message began, so it begins again.
     """
-    if not _expiring(old, new):
-        return
-    value = first(headers, _EXPIRY[old.name]) or b""
-    if not value.isdigit() or not int(value) > 0:
-        return
-    if new is RABBITMQ:
-        yield _EXPIRY[new.name], b"%d" % max(int(value) - now, 0)
-    else:
-        yield _EXPIRY[new.name], b"%d" % (int(value) + now)
+    theirs, ours = _EXPIRY.get(old.name), _EXPIRY.get(new.name)
+    if theirs is None or ours is None or theirs == ours:
+        return {}
+    value = first(headers, theirs) or b""
+    end = int(value) if value.isdigit() else 0
+    if not end:
+        return {theirs: None, ours: None}
+    return {theirs: None, ours: b"%d" % (max(end - now, 0) if new is RABBITMQ else end + now)}
 
 
 def temporary_reply(headers: Headers) -> bool:

@@ -4,18 +4,15 @@
 its phases. `compare` looks whether both sides got the same. `drain` empties queues of the old brokers.
 """
 
-import argparse
-from typing import TypeAlias
-
+from stomprelay.cli.asking import Commands, command
 from stomprelay.cli.move import check, compare, drain, phases
 
 _ABOUT = "Moves clients from the brokers of one product to those of another. Clients are not changed."
-_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def add(commands: _Commands) -> None:
+def add(commands: Commands) -> None:
     """Add the command and its own commands."""
-    move = commands.add_parser("move", help="move to brokers of another product", description=_ABOUT)
+    move = command(commands, "move", "move to brokers of another product", _ABOUT)
     moves = move.add_subparsers(dest="move", required=True, metavar="COMMAND")
     for each in (check, phases, compare, drain):
         each.add(moves)

@@ -2,9 +2,8 @@
 
 import argparse
 import sys
-from typing import TypeAlias
 
-from stomprelay.cli.asking import admin_client, instant, relay_options, seconds
+from stomprelay.cli.asking import Commands, admin_client, command, instant, relay_options, seconds
 from stomprelay.cli.move.precheck import journal, pair, sessions, tables
 from stomprelay.config import ConfigError, load, load_upstreams
 from stomprelay.relay.model.features import PRODUCTS
@@ -22,19 +21,12 @@ examples:
   stomprelay move check old new -c stomprelay.toml
   stomprelay move check old new -c stomprelay.toml --journal --since 2026-11-21 --login --json
 """
-_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def add(moves: _Commands) -> None:
+def add(moves: Commands) -> None:
     """Add the command."""
-    check = moves.add_parser(
-        "check",
-        parents=[relay_options()],
-        help="list what a move would change, before anything is touched",
-        description=_CHECK,
-        epilog=_CHECK_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    meaning = "list what a move would change, before anything is touched"
+    check = command(moves, "check", meaning, _CHECK, _CHECK_EXAMPLE, [relay_options()])
     check.add_argument("old", metavar="OLD", help="the upstream whose clients are to move")
     check.add_argument("new", metavar="NEW", help="the upstream to which they are to move")
     check.add_argument("--no-sessions", action="store_true", help="do not ask a running relay")

@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from stomprelay.cli.asking import instant, seconds
+from stomprelay.cli.asking import Commands, command, instant, seconds
 from stomprelay.config import Config, ConfigError, load
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.journal.settings import JournalSettings
@@ -35,15 +35,9 @@ examples:
 _COUNTS: Final = ("sent", "same", "other", "missing", "twice", "late")
 
 
-def add(moves: Any) -> None:
+def add(moves: Commands) -> None:
     """Add the command."""
-    compare = moves.add_parser(
-        "compare",
-        help="compare what both sides got in the phase shadow",
-        description=_ABOUT,
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    compare = command(moves, "compare", "compare what both sides got in the phase shadow", _ABOUT, _EXAMPLE)
     compare.add_argument("name", metavar="NAME", help="the move: NAME of [move.NAME]")
     compare.add_argument(
         "destinations",

@@ -5,8 +5,9 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
+from stomprelay.cli.asking import Commands, command
 from stomprelay.config import ConfigError, load_upstreams, upstream_at
 from stomprelay.config.address import MEMORY
 from stomprelay.config.config import COMMAND_LINE
@@ -34,19 +35,11 @@ examples:
   stomprelay move drain --from tcp://old:61613 --to tcp://new:61613 --login app --passcode-file secret /queue/orders
 """
 
-Commands = Any
-"""What `add_subparsers` returns."""
-
 
 def add(moves: Commands) -> None:
     """Add the command."""
-    drain = moves.add_parser(
-        "drain",
-        help="take what waits in queues of one broker, and give it to another",
-        description=_DRAIN,
-        epilog=_DRAIN_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    meaning = "take what waits in queues of one broker, and give it to another"
+    drain = command(moves, "drain", meaning, _DRAIN, _DRAIN_EXAMPLE)
     drain.add_argument("queues", nargs="+", metavar="QUEUE", help="a queue, as in /queue/orders")
     place = "an upstream of the configuration, or a URI as in tcp://broker:61613"
     drain.add_argument(

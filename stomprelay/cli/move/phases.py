@@ -1,9 +1,12 @@
-"""`move status`, `next`, `back` and `to`: the phases of moves."""
+"""`move status`, `next`, `back` and `to`: the phases of moves.
+
+Each asks a running relay.
+"""
 
 import argparse
-from typing import TypeAlias
 
 from stomprelay.cli import asking
+from stomprelay.cli.asking import Commands, command
 from stomprelay.relay.model.move import Phase
 from stomprelay.remote import commands as remote
 
@@ -33,39 +36,25 @@ Begins any phase of a move, whether or not all sessions can follow. Each session
 status: 0; 1 if the relay cannot be asked.
 """
 
-_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
-
-def add(moves: _Commands) -> None:
+def add(moves: Commands) -> None:
     """Add the commands."""
-    asked = [asking.relay_options(), asking.table_options()]
-
-    def step(name: str, meaning: str, description: str) -> argparse.ArgumentParser:
-        form = argparse.RawDescriptionHelpFormatter
-        made = moves.add_parser(
-            name,
-            parents=asked,
-            help=meaning,
-            description=description,
-            epilog=f"phases:{_PHASES}",
-            formatter_class=form,
-        )
-        made.set_defaults(run=_run)
-        return made
-
-    step("status", "list the moves", _STATUS)
     for name, meaning, description in (
+        ("status", "list the moves", _STATUS),
         ("next", "begin the next phase", _NEXT),
         ("back", "begin the phase before", _BACK),
         ("to", "begin any phase", _TO),
     ):
-        step(name, meaning, description).add_argument(
-            "name", metavar="NAME", help="the move: NAME of [move.NAME]"
-        )
+        asked = [asking.relay_options(), asking.table_options()]
+        made = command(moves, name, meaning, description, f"phases:{_PHASES}", asked)
+        made.set_defaults(run=_run)
+        if name != "status":
+            made.add_argument("name", metavar="NAME", help="the move: NAME of [move.NAME]")
     moves.choices["to"].add_argument("phase", choices=[each.value for each in Phase], metavar="PHASE")
 
 
 def _run(options: argparse.Namespace) -> int:
+    """Ask the relay, and return the exit status."""
     relay, order = asking.admin_client(options), options.move
     if order == "status":
         return remote.moves(relay, asking.print_line, as_json=options.json)

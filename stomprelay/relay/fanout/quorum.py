@@ -1,7 +1,7 @@
 """Which frames enough groups have confirmed, which groups must still answer, and what the client is sent about this."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import Enum
 from typing import Final, Generic, TypeVar
@@ -123,22 +123,25 @@ class Confirmations(Generic[Party]):
 
     def leave(self, party: Party, *, leniently: bool = False) -> list[Confirmation[Party]]:
         """A party is given up: it refuses what it was asked. `leniently`: it need not confirm what is not `crucial`."""
-        receipts = [receipt for receipt, asked in self._first if asked == party]
         decided: list[Confirmation[Party]] = []
-        for receipt in receipts:
-            while (asked := self.awaited(party, receipt)) is not None:
-                answer = self.release if leniently and not asked.crucial else self.refuse
-                decided += answer(party, receipt)
+        for receipt, asked in self._asked_of(party):
+            answer = self.release if leniently and not asked.crucial else self.refuse
+            decided += answer(party, receipt)
         return decided
 
     def replaced(self, party: Party) -> list[Confirmation[Party]]:
         """Another party will be asked for what is `crucial` in place of this one. The rest need not be confirmed."""
         decided: list[Confirmation[Party]] = []
+        for receipt, asked in self._asked_of(party):
+            asked.hidden = asked.hidden or asked.crucial
+            decided += self.release(party, receipt)
+        return decided
+
+    def _asked_of(self, party: Party) -> Iterator[tuple[bytes, Confirmation[Party]]]:
+        """Yield what the party was asked, until all is answered."""
         for receipt in [receipt for receipt, asked in self._first if asked == party]:
             while (asked := self.awaited(party, receipt)) is not None:
-                asked.hidden = asked.hidden or asked.crucial
-                decided += self.release(party, receipt)
-        return decided
+                yield receipt, asked
 
     def owing(self, party: Party) -> bool:
         """Whether this party has to answer something that is not decided."""
