@@ -408,7 +408,7 @@ class Target:
 class Way(NamedTuple):
     """Where a destination's frames go: SENDs to `target`, and a copy of each to `copy`; subscriptions to all of
     `subscribed`, of which the first answers the client. `move`: the move that leads there. `either`: its two upstreams,
-    at each of which a transaction may stay.
+    at each of which a transaction may stay that began before the move went on.
     """
 
     target: Target
@@ -425,7 +425,7 @@ class Router:
     because they are new or left their broker.
 
     `phases`: how far the session has followed each move. `unsettled`: some subscriptions are not yet where they should
-    be. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD. `_replies`:
+    be. `turns`: how often destinations began to lead elsewhere. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD. `_replies`:
     where temporary queues are that messages named for replies.
     """
 
@@ -439,6 +439,7 @@ class Router:
     opened: list[Link] = field(default_factory=list)
     phases: dict[Move, Phase] = field(init=False)
     unsettled: bool = False
+    turns: int = 0
     left_out: dict[str, str] = field(default_factory=dict)
     _replies: dict[bytes, Target] = field(default_factory=dict)
     _plain: Way = field(init=False)
@@ -539,9 +540,8 @@ class Router:
             target.upstream = upstream
         self._listener, self.main, self._plain = listener, main, Way(main, (main,))
         self.phases = {move: self.phases.get(move, Phase.OFF) for move in listener.moves}
-        self._known.clear()
         self.unsettled = True
-        self._weigh()
+        self._turn()
         return True
 
     @property
@@ -572,10 +572,15 @@ class Router:
                     move.fault("", 0 if member.up else member.write_off())
                     member.write_off()
             self.phases[move] = phase
-            self._known.clear()
-            self._weigh()
+            self._turn()
             return True
         return False
+
+    def _turn(self) -> None:
+        """Destinations lead elsewhere from now on."""
+        self.turns += 1
+        self._known.clear()
+        self._weigh()
 
     def standing(self, move: Move) -> tuple[bool, str]:
         """Return whether the session has followed a move to its phase; and why it does without NEW, or ""."""
@@ -594,8 +599,7 @@ class Router:
     def leave_out(self, target: Target, reason: str) -> None:
         """Do without this target, which is `replaceable`, until the next phase."""
         self.left_out[target.upstream.name] = reason
-        self._known.clear()
-        self._weigh()
+        self._turn()
 
     def fault(self, target: Target, reason: str, count: int = 1) -> None:
         """Record in the moves to this target that something went wrong there. Moves that are done are not judged."""
