@@ -41,8 +41,9 @@ class TransactionTarget:
     """The target on which a client's open transaction is. The first frame after BEGIN decides which target; then the
     transaction is `used`.
 
-    `turns`: those of the router at BEGIN. `cost` is in bytes. `bearing`: members with a part that no other member has; without them the transaction cannot be
-    committed. `short`: members that missed a part of the transaction. `copies`: members that get a copy of it.
+    `turns`: those of the router at BEGIN. `cost` is in bytes. `bearing`: members with a part that no other member has;
+    without them the transaction cannot be committed. `short`: members that missed a part of the transaction. `copies`:
+    members that get a copy of it.
     """
 
     target: Target

@@ -425,8 +425,8 @@ class Router:
     because they are new or left their broker.
 
     `phases`: how far the session has followed each move. `unsettled`: some subscriptions are not yet where they should
-    be. `turns`: how often destinations began to lead elsewhere. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD. `_replies`:
-    where temporary queues are that messages named for replies.
+    be. `turns`: how often destinations began to lead elsewhere. `left_out`: by upstream's name, why the session does
+    without the NEW of a move, and stays at OLD. `_replies`: where temporary queues are that messages named for replies.
     """
 
     _listener: Listener
