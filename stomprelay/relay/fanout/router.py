@@ -516,8 +516,8 @@ class Router:
         self._weigh()
 
     def turn_to(self, listener: Listener, uses: Callable[[Target], bool]) -> bool:
-        """Follow the moves of another listener from now on, if its own upstream is here, and nothing is at an upstream
-        that it does not have. `uses`: a transaction is open there. Return whether that was possible.
+        """Follow the moves of another listener from now on, if its own upstream is here, and is the NEW of each move that
+        was done and is there no more, and nothing is at an upstream that it does not have. `uses`: a transaction is open there. Return whether that was possible.
         """
         known = {
             target: upstream
@@ -528,8 +528,10 @@ class Router:
         main = next((each for each, upstream in known.items() if upstream is listener.upstream), None)
         ended = [phase for move, phase in self.phases.items() if move not in listener.moves]
         left = [each for each in self.targets if each not in known]
+        done = [each for each in self._listener.routes if each.move and self.phases[each.move] is Phase.DONE]
         if (
             main is None
+            or any(each.upstream is not main.upstream for each in done if each.move not in listener.moves)
             or self.unsettled
             or main.upstream.name in self.left_out
             or not {Phase.OFF, Phase.DONE}.issuperset(ended)

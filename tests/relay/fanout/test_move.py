@@ -657,6 +657,18 @@ def test_not_while_something_is_at_old() -> None:
         play.broker_gets(send(b"1"), at="b")
 
 
+def test_a_move_that_is_removed_when_it_is_done() -> None:
+    """NEW has not become the listener's upstream: the session stays at NEW, where others may have subscriptions."""
+    moving = Moving("done")
+    with moving.play as play:
+        play.client_says(send(b"1"))
+        play.broker_welcomes(at="b")
+        play.broker_gets(send(b"1"), at="b")
+        moving.front = listener(moving.front.upstream)
+        moving.tell()
+        play.client_tells_broker(send(b"2"), at="b")
+
+
 def test_another_move_beside() -> None:
     """A move that is configured while another one is under way: the session follows both."""
     moving = Moving("new")
