@@ -516,8 +516,9 @@ class Router:
         self._weigh()
 
     def turn_to(self, listener: Listener, uses: Callable[[Target], bool]) -> bool:
-        """Follow the moves of another listener from now on, if its own upstream is here, and is the NEW of each move that
-        was done and is there no more, and nothing is at an upstream that it does not have. `uses`: a transaction is open there. Return whether that was possible.
+        """Follow the moves of another listener from now on, if its own upstream is here, and is the NEW of each move
+        that was done and is there no more, and nothing is at an upstream that it does not have. `uses`: a transaction
+        is open there. Return whether that was possible.
         """
         known = {
             target: upstream
