@@ -104,6 +104,7 @@ class Relay:
     _connection: "ClientConnection | None" = None
     _opening: Opening | None = None
     _accepted: bool = False
+    _wished: Listener | None = None
 
     def __post_init__(self) -> None:
         self.client = Leg(Side.DOWNSTREAM, self.listener.limits)
@@ -221,6 +222,8 @@ class Relay:
         try:
             if self._connection is not None:
                 self._connection.received(leg, data, now)
+                if self._wished is not None and not self._connection.session.transactions:
+                    self._wish_again(self._wished, now)
                 if not self._accepted and self.client.state is LegState.CONNECTED:
                     self._accepted = True
                     self._outbox.put(Took(CONNECT, self.listener.name, now - self.opened_at))
@@ -302,9 +305,17 @@ class Relay:
         connection = self._connection
         if connection is None:
             return
-        if connection.spread(event.listener, self._chance):
+        followed = connection.spread(event.listener, self._chance)
+        if followed:
             self.listener, self._sample = event.listener, None
+        self._wished = event.listener if connection.session.transactions and not followed else None
         connection.phased(now)
+
+    def _wish_again(self, listener: Listener, now: float) -> None:
+        """Follow moves at the end of a transaction: the client may begin the next one at once."""
+        self._wished = None
+        if self.behind(listener):
+            self._phased(inputs.Phased(listener), now)
 
     def _limited(self, event: inputs.Limited, now: float) -> None:
         self.address = event.address

@@ -310,6 +310,13 @@ class Ledger:
         self._list_recent()
         return self._pending - self._lost
 
+    @property
+    def oldest(self) -> int | None:
+        """The number of the oldest delivery that awaits its ACK and is not lost; None if there is none."""
+        self._list_recent()
+        owed = (order for order, each in self._by_order.items() if each.pending and not each.lost)
+        return next(owed, None)
+
     def _list_recent(self) -> None:
         """Make a `Delivery` of each recent delivery, with the subscription that it came on."""
         for order, subscription, message_id, ack in self.recent.take():

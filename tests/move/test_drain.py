@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.move.consumer import PATIENCE, Connect, End, HangUp, Request, Write
+from stomprelay.move.consumer import PATIENCE, WINDOW, Connect, End, HangUp, Request, Write
 from stomprelay.move.drain import HELD, Drain
 from stomprelay.relay.model.group import Group, Reconnect
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, GENERIC, RABBITMQ, Profile
@@ -287,7 +287,7 @@ def test_what_was_delivered_before_is_marked() -> None:
 def test_what_artemis_does_not_mark_is_marked() -> None:
     """Of what a consumer had, Artemis marks only the first: NEW may have as much of the same queue behind it."""
     script = Script(ARTEMIS).begins()
-    large = b"x" * (m.WINDOW - 500)
+    large = b"x" * (WINDOW - 500)
     script.says(OLD, message(1, body=large), message(2, more=b"redelivered:true\n", body=large))
     script.says(OLD, message(3, queue=1), message(4, body=b"x" * 500), message(5))
     assert [b"relay-resent:true" in each for each in script.told(NEW)] == [False, True, False, True, False]

@@ -9,7 +9,7 @@ from typing import Final
 from stomprelay.relay.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
-from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target, TransactionTarget
+from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target, TransactionTarget, Way
 from stomprelay.relay.model.move import COPY, Mark, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
@@ -108,9 +108,9 @@ class Dispatch:
         destination = self._header(frame, DESTINATION) or b""
         name = self._header(frame, TRANSACTION)
         way = self._router.way(destination)
-        placement = self._place(name, way.target, receipt, way.either)
+        placement = self._place(name, self._meant(way, name), receipt, way.either)
         target = way.target if placement is None else placement.target
-        if way.copy is not None and way.move is not None:
+        if way.copy is not None and way.move is not None and way.copy is not target:
             self._copy(way.copy, way.move, frame, placement)
         if not target.copies(destination):
             member = target.primary if target.fans else target.members[0]
@@ -343,16 +343,34 @@ class Dispatch:
 
     # Transactions
 
+    def _meant(self, way: Way, name: bytes | None) -> Target:
+        """Return where a SEND goes if this transaction may go there. Subscriptions are perhaps at both upstreams of a
+        move: then it goes where the transaction is, or where the oldest message awaits its ACK, which follows.
+        """
+        placement = None if name is None else self._router.placed.get(name)
+        if placement is None or len(way.subscribed) == 1:
+            return way.target
+        if placement.used:
+            return placement.target if placement.target in way.subscribed else way.target
+        owed = [
+            (oldest, number, target)
+            for number, target in enumerate(way.subscribed)
+            for member in target.live
+            if (oldest := member.session.ledger.oldest) is not None
+        ]
+        return min(owed)[2] if owed else way.target
+
     def _place(
         self, name: bytes | None, target: Target, receipt: bytes | None, either: tuple[Upstream, ...] = ()
     ) -> TransactionTarget | None:
-        """Put this transaction on `target`, and return where it is: if it is used at one of the upstreams `either`, it
-        stays there. Raises `ProtocolError` if it is used elsewhere.
+        """Put this transaction on `target`, and return where it is: if it was used at one of the upstreams `either`
+        before a move went on, it stays there. Raises `ProtocolError` if it is used elsewhere.
         """
         placement = None if name is None else self._router.placed.get(name)
         if name is None or placement is None:
             return None
-        stays = placement.used and any(each is placement.target.upstream for each in either)
+        older = placement.used and placement.turned != self._router.turned
+        stays = older and any(each is placement.target.upstream for each in either)
         if placement.target is not target and not stays:
             if placement.used:
                 shown = name[:64].decode("utf-8", "backslashreplace")
@@ -381,7 +399,7 @@ class Dispatch:
         if len(self._router.placed) >= most:
             raise ProtocolError("too many open transactions", f"the limit is {most}", receipt=receipt)
         ours = [each for each in headers if each[0] not in (RECEIPT_HEADER, CONTENT_LENGTH)]
-        placement = TransactionTarget(self._router.main, ours)
+        placement = TransactionTarget(self._router.main, ours, self._router.turned)
         try:
             self._session.kept.take(placement.cost)
         except StompError as error:

@@ -410,12 +410,14 @@ class TransactionTarget:
     """The target on which a client's open transaction is. The first frame after BEGIN decides which target; then the
     transaction is `used`.
 
-    `cost` is in bytes. `bearing`: members with a part that no other member has; without them the transaction cannot be
-    committed. `short`: members that missed a part of the transaction. `copies`: members that get a copy of it.
+    `turned`: that of the router at BEGIN. `cost` is in bytes. `bearing`: members with a part that no other member has;
+    without them the transaction cannot be committed. `short`: members that missed a part of the transaction. `copies`:
+    members that get a copy of it.
     """
 
     target: Target
     headers: Headers
+    turned: int
     cost: int = 0
     used: bool = False
     bearing: set[Member] = field(default_factory=set)
@@ -444,7 +446,7 @@ class TransactionTarget:
 class Way(NamedTuple):
     """Where a destination's frames go: SENDs to `target`, and a copy of each to `copy`; subscriptions to all of
     `subscribed`, of which the first answers the client. `move`: the move that leads there. `either`: its two upstreams,
-    at each of which a transaction may stay.
+    at each of which a transaction may stay that began before the move went on.
     """
 
     target: Target
@@ -461,7 +463,7 @@ class Router:
     because they are new or left their broker.
 
     `phases`: how far the session has followed each move. `unsettled`: some subscriptions are not yet where they should
-    be. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD. `placed`:
+    be. `turned`: how often destinations began to lead elsewhere. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD. `placed`:
     where the client's open transactions are. `memo`: the member for SENDs with this `Frame.memo`, until ways change.
     `_replies`: where temporary queues are that messages named for replies.
     """
@@ -476,6 +478,7 @@ class Router:
     opened: list[Link] = field(default_factory=list)
     phases: dict[Move, Phase] = field(init=False)
     unsettled: bool = False
+    turned: int = 0
     left_out: dict[str, str] = field(default_factory=dict)
     placed: dict[bytes, TransactionTarget] = field(default_factory=dict)
     memo: tuple[bytes, Member] | None = None
@@ -564,8 +567,9 @@ class Router:
         return bool(self.phases) or not (self.forks or self.main.fans)
 
     def turn_to(self, listener: Listener) -> bool:
-        """Follow the moves of another listener from now on, if its own upstream is here, and nothing is at an upstream
-        that it does not have. Return whether that was possible.
+        """Follow the moves of another listener from now on, if its own upstream is here, and is the NEW of each move
+        that was done and is there no more, and nothing is at an upstream that it does not have. Return whether that was
+        possible.
         """
         known = {
             target: upstream
@@ -576,8 +580,10 @@ class Router:
         main = next((each for each, upstream in known.items() if upstream is listener.upstream), None)
         ended = [phase for move, phase in self.phases.items() if move not in listener.moves]
         left = [each for each in self.targets if each not in known]
+        done = [each for each in self._listener.routes if each.move and self.phases[each.move] is Phase.DONE]
         if (
             main is None
+            or any(each.upstream is not main.upstream for each in done if each.move not in listener.moves)
             or self.unsettled
             or main.upstream.name in self.left_out
             or not {Phase.OFF, Phase.DONE}.issuperset(ended)
@@ -588,9 +594,8 @@ class Router:
             target.upstream = upstream
         self._listener, self.main, self._plain = listener, main, Way(main, (main,))
         self.phases = {move: self.phases.get(move, Phase.OFF) for move in listener.moves}
-        self._forget_ways()
         self.unsettled = True
-        self._weigh()
+        self._turn()
         return True
 
     @property
@@ -621,10 +626,15 @@ class Router:
                     move.fault("", 0 if member.up else member.write_off())
                     member.write_off()
             self.phases[move] = phase
-            self._forget_ways()
-            self._weigh()
+            self._turn()
             return True
         return False
+
+    def _turn(self) -> None:
+        """Destinations lead elsewhere from now on."""
+        self.turned += 1
+        self._forget_ways()
+        self._weigh()
 
     def standing(self, move: Move) -> tuple[bool, str] | None:
         """Return whether the session has followed a move to its phase; and why it does without NEW, or "". None: the
@@ -651,8 +661,7 @@ class Router:
     def leave_out(self, target: Target, reason: str) -> None:
         """Do without this target, which is `replaceable`, until the next phase."""
         self.left_out[target.upstream.name] = reason
-        self._forget_ways()
-        self._weigh()
+        self._turn()
 
     def fault(self, target: Target, reason: str, count: int = 1) -> None:
         """Record in the moves to this target that something went wrong there. Moves that are done are not judged."""

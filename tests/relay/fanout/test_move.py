@@ -312,6 +312,38 @@ def test_a_transaction_stays_where_it_began() -> None:
         play.broker_gets(tell(b"BEGIN", transaction="u") + b"\n" + send(b"4", transaction="u"), at="b")
 
 
+def test_a_transaction_that_sends_before_it_acknowledges() -> None:
+    """It goes to the broker of the oldest message that awaits its ACK, where the ACK goes, too."""
+    moving = Moving("new")
+    with moving.play as play:
+        play.client_said(AT_A)
+        play.broker_welcomes(at="b")
+        play.broker_reads(at="b")
+        play.broker_tells_client(message(b"1", message_id="m", ack="k"), at="a")
+        play.broker_tells_client(message(b"2", message_id="n", ack="l"), at="b")
+        play.client_tells_broker(tell(b"BEGIN", transaction="t"), at="a")
+        play.client_tells_broker(send(b"3", transaction="t"), at="a")
+        play.client_tells_broker(tell(b"ACK", id="k", transaction="t"), at="a")
+        play.client_tells_broker(tell(b"COMMIT", transaction="t", receipt="c"), at="a")
+        play.client_tells_broker(tell(b"BEGIN", transaction="u"), at="a")
+        play.client_says(send(b"4", transaction="u") + tell(b"ACK", id="l", transaction="u"))
+        play.broker_gets(tell(b"ABORT", transaction="u") + b"\n", at="a")
+        sent = tell(b"BEGIN", transaction="u") + b"\n" + send(b"4", transaction="u")
+        play.broker_gets(sent + tell(b"ACK", id="l", transaction="u"), at="b")
+
+
+def test_a_transaction_for_two_brokers() -> None:
+    """Nobody would read there what a phase leads elsewhere: the client gets an ERROR, as with routes."""
+    for phase, first, second in (("new", b"/queue/a", b"/queue/x"), ("done", b"/queue/x", b"/queue/a")):
+        moving = Moving(phase)
+        with moving.play as play:
+            play.client_says(tell(b"BEGIN", transaction="t") + send(b"1", first, transaction="t"))
+            play.broker_reads(at="a")
+            play.client_says(send(b"2", second, transaction="t"))
+            assert b"a transaction cannot span upstreams" in play.client_reads()
+        assert not moving.move.stopped
+
+
 # Sessions that stay at OLD
 
 
@@ -531,7 +563,7 @@ def test_a_session_with_one_link() -> None:
 
 
 def test_a_transaction_of_a_session_with_one_link() -> None:
-    """It ends first."""
+    """It ends first, and nobody has to tell the session then: the next transaction may begin at once."""
     moving = Moving()
     with moving.play as play:
         play.client_tells_broker(tell(b"BEGIN", transaction="t"), at="a")
@@ -539,7 +571,6 @@ def test_a_transaction_of_a_session_with_one_link() -> None:
         assert moving.standing() is None
         play.client_tells_broker(send(b"1", transaction="t"), at="a")
         play.client_tells_broker(tell(b"ABORT", transaction="t"), at="a")
-        moving.tell()
         assert moving.standing() == (True, "")
         play.client_says(send(b"2"))
         play.broker_welcomes(at="b")
@@ -616,8 +647,7 @@ def test_not_while_something_is_at_old() -> None:
         play.client_tells_broker(END + tell(b"BEGIN", transaction="t"), at="a")
         moving.tell()
         assert moving.standing() is None
-        play.client_tells_broker(tell(b"ABORT", transaction="t"), at="a")
-        play.client_says(send(b"2", b"/queue/z"))
+        play.client_says(send(b"2", b"/queue/z") + tell(b"ABORT", transaction="t"))
         moving.tell()
         assert moving.standing() is None
         play.broker_says(receipt(header(play.broker_reads(at="a"), b"receipt").decode()), at="a")
@@ -625,6 +655,18 @@ def test_not_while_something_is_at_old() -> None:
         assert play.brokers[0].closed
         assert moving.standing() == (True, "")
         play.broker_gets(send(b"1"), at="b")
+
+
+def test_a_move_that_is_removed_when_it_is_done() -> None:
+    """NEW has not become the listener's upstream: the session stays at NEW, where others may have subscriptions."""
+    moving = Moving("done")
+    with moving.play as play:
+        play.client_says(send(b"1"))
+        play.broker_welcomes(at="b")
+        play.broker_gets(send(b"1"), at="b")
+        moving.front = listener(moving.front.upstream)
+        moving.tell()
+        play.client_tells_broker(send(b"2"), at="b")
 
 
 def test_another_move_beside() -> None:
