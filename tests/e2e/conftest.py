@@ -73,7 +73,7 @@ def _broker(product: str) -> object:
     return run
 
 
-rabbitmq, rabbitmq_2 = _broker("rabbitmq"), _broker("rabbitmq")
+rabbitmq = _broker("rabbitmq")
 activemq = _broker("activemq")
 activemq_6 = _broker("activemq_6")
 artemis = _broker("artemis")

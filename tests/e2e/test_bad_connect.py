@@ -39,12 +39,10 @@ def states(running: Fleet) -> set[str]:
 
 
 @pytest.mark.ci
-def test_a_login_that_rabbitmq_closes_for(
-    rabbitmq: Broker, rabbitmq_2: Broker, tmp_path: Path, queue: str
-) -> None:
-    """It says nothing, and does so each time: the client is told, in the relay's words, and both brokers stay up."""
+def test_a_login_that_rabbitmq_closes_for(rabbitmq: Broker, tmp_path: Path, queue: str) -> None:
+    """It says nothing, and does so each time: the client is told, in the relay's words, and both places stay up."""
     with (
-        nodes(rabbitmq, rabbitmq_2) as members,
+        nodes(rabbitmq, rabbitmq) as members,
         fleet(tmp_path, members, upstream([each.uri for each in members])) as running,
         Connection.to(running.port) as good,
     ):

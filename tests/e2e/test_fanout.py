@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.brokers import Broker
-from tests.e2e.fleet import Node, fleet, nodes
+from tests.e2e.fleet import Fleet, Node, fleet, nodes
 from tests.e2e.load import drain
 from tests.e2e.raw import body
 from tests.e2e.talker import Talker
@@ -35,38 +35,39 @@ def held(members: Sequence[Node], queue: str) -> list[list[bytes]]:
     return [drain(node.broker.port, queue) for node in members]
 
 
+@pytest.fixture(scope="module")
+def both(activemq: Broker, rabbitmq: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Run a relay before both, with a receipt for what both have."""
+    with nodes(activemq, rabbitmq) as members:
+        directory = tmp_path_factory.mktemp("both")
+        with fleet(directory, members, fanout(members, "minAckCount=2")) as running:
+            yield running
+
+
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-def test_everything_goes_to_all(pair: list[Node], tmp_path: Path, version: str, queue: str) -> None:
+def test_everything_goes_to_all(both: Fleet, version: str, queue: str) -> None:
     """With `minAckCount=2` a receipt means that both have it, and it comes once."""
     bodies = [b"%d" % number for number in range(100)]
-    with (
-        fleet(tmp_path, pair, fanout(pair, "minAckCount=2")) as running,
-        Talker.at(running.port, version) as client,
-    ):
+    with Talker.at(both.port, version) as client:
         client.send(queue, *bodies)
-        assert held(pair, queue) == [bodies, bodies]
+        assert held(both.nodes, queue) == [bodies, bodies]
         client.leave()
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 @pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
-def test_subscriptions_are_merged(
-    pair: list[Node], tmp_path: Path, ack: str, version: str, queue: str
-) -> None:
+def test_subscriptions_are_merged(both: Fleet, ack: str, version: str, queue: str) -> None:
     """The client gets both brokers' messages; its ACKs reach the broker that each came from."""
-    with (
-        fleet(tmp_path, pair, fanout(pair, "minAckCount=2")) as running,
-        Talker.at(running.port, version) as client,
-    ):
+    with Talker.at(both.port, version) as client:
         client.subscribe(queue, "1", ack)
-        for node in pair:
+        for node in both.nodes:
             with Talker.at(node.broker.port) as other:
                 other.send(queue, *[f"{node.broker.name}-{number}".encode() for number in range(5)])
         messages = [client.message() for _ in range(10)]
         by_broker = {
             node.broker.name: [each for each in messages if body(each).startswith(node.broker.name.encode())]
-            for node in pair
+            for node in both.nodes
         }
         assert [len(each) for each in by_broker.values()] == [5, 5]
         if ack == "client":
@@ -76,7 +77,7 @@ def test_subscriptions_are_merged(
             for message in messages:
                 client.acknowledge(message)
         client.leave()
-    assert held(pair, queue) == [[], []]
+    assert held(both.nodes, queue) == [[], []]
 
 
 @pytest.mark.ci

@@ -120,7 +120,7 @@ async def test_a_port_that_is_taken(tmp_path: Path) -> None:
         await until(lambda: not (tmp_path / "free").exists())
         assert list(service.state.sessions.listeners) == ["public"]
         client = await connect(place)
-        client.transport.write(b"STOMP\n\n\0")
+        client.transport.write(b"SEND\n\n\0")  # no broker is asked
         assert (await client.frame()).startswith(b"ERROR\n")
         client.transport.loseConnection()
         await client.gone()
