@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from stomprelay.cli.asking import instant, seconds
 from stomprelay.config import Config, ConfigError, load
 from stomprelay.config.config import COMMAND_LINE
+from stomprelay.journal.command import table
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.move.compare import Compare
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.relay.model.move import Phase
-from stomprelay.remote.commands import table
 from stomprelay.wire.errors import visible
 
 if TYPE_CHECKING:
