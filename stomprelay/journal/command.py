@@ -152,18 +152,19 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
         help="frames of this command only",
     )  # fmt: skip
     time = "2026-11-21T08:23:00 (UTC), or a part of it"
-    cat.add_argument("--since", type=_time, metavar="TIME", help=f"from then on: {time}")
-    cat.add_argument("--until", type=_time, metavar="TIME", help="before then")
+    cat.add_argument("--since", type=instant, metavar="TIME", help=f"from then on: {time}")
+    cat.add_argument("--until", type=instant, metavar="TIME", help="before then")
     cat.add_argument("--bodies", action="store_true", help="show what was kept of the bodies, too")
     journals.add_parser("verify", parents=[places], help="look for damage", description=_VERIFY)
     return journal
 
 
-def _time(text: str) -> int:
+def instant(text: str) -> int:
+    """Return the time in an option, as ns since 1970."""
     try:
         return parse_time(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a time like 2026-11-21T08:23:00, not {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a time such as 2026-11-21T08:23, not {text!r}") from None
 
 
 def run(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:

@@ -4,9 +4,10 @@ import argparse
 import sys
 from typing import TypeAlias
 
-from stomprelay.cli.asking import admin_client, instant, relay_options, seconds
+from stomprelay.cli.asking import admin_client, relay_options, seconds
 from stomprelay.cli.move.precheck import journal, pair, sessions, tables
 from stomprelay.config import ConfigError, load, load_upstreams
+from stomprelay.journal.command import instant
 from stomprelay.relay.model.features import PRODUCTS
 
 _CHECK = """

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.cli.asking import instant, seconds
+from stomprelay.cli.asking import seconds
 from stomprelay.config import Config, ConfigError, load
 from stomprelay.config.config import COMMAND_LINE
-from stomprelay.journal.command import table
+from stomprelay.journal.command import instant, table
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.move.compare import Compare
 from stomprelay.relay.model.listener import Match, Route
