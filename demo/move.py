@@ -266,7 +266,7 @@ def page(course: Course, meter: Meter, names: Sequence[str], connects: int) -> s
         span=span,
         titles={"phases": "Phases", "traffic": "Messages", "accounts": "What became of them", "log": "Commands"},
         turns=turns,
-        Bar=plot.Bar,
+        Bar=plot.TimeBand,
     )  # fmt: skip
 
 

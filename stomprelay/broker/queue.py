@@ -2,14 +2,15 @@
 also has the output of one input of the broker: one `Send` for each leg, then all other effects.
 """
 
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
+from sys import maxsize
 
 from stomprelay.broker.message import Memory, Message
+from stomprelay.session.delivery import Positions
 from stomprelay.session.effects import Effect, Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE
@@ -33,92 +34,70 @@ class QueuedMessage:
         return self.order < other.order
 
 
-Runs = list[tuple[int, int]]
-"""Numbers of deliveries: pairs of the first and the last number of each unbroken run, in order."""
-
-
 class Unsettled:
     """Deliveries by number, each with its message-id. `len()` counts the deliveries that await an ACK. `in` tells
     whether the delivery with a message-id awaits an ACK. A transaction may hold deliveries: these await no ACK until
-    they are released.
+    they are released. `cumulative`: an ACK covers earlier deliveries, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, cumulative: bool) -> None:
+        self._cumulative = cumulative
+        self._delivered = 0
         self._numbers: dict[bytes, int] = {}
         self._by_number: dict[int, tuple[bytes, QueuedMessage]] = {}
-        self._runs: Runs = []
-        self._awaited = 0
+        self._awaited = Positions()
 
     def __len__(self) -> int:
-        return self._awaited
+        return len(self._awaited)
 
-    def __iter__(self) -> Iterator[bytes]:
-        for first, last in self._runs:
-            for number in range(first, last + 1):
-                yield self._by_number[number][0]
+    def __contains__(self, message_id: bytes) -> bool:
+        return self._numbers.get(message_id, -1) in self._awaited
 
-    def __contains__(self, message_id: object) -> bool:
-        number = self._numbers.get(message_id) if isinstance(message_id, bytes) else None
-        return number is not None and self._run(number) is not None
-
-    def _run(self, number: int) -> int | None:
-        """Return the index of the run that contains the delivery; None if a transaction holds the delivery."""
-        at = bisect_right(self._runs, (number, inf)) - 1
-        return at if at >= 0 and number <= self._runs[at][1] else None
-
-    def add(self, number: int, message_id: bytes, item: QueuedMessage) -> None:
+    def add(self, message_id: bytes, item: QueuedMessage) -> None:
         """Add a delivery that awaits an ACK."""
+        number = self._delivered = self._delivered + 1
         self._numbers[message_id] = number
         self._by_number[number] = message_id, item
-        self.release([(number, number)])
+        self._awaited.add(number)
 
-    def hold(self, message_id: bytes) -> Runs:
-        """Hold the deliveries that a cumulative ACK of this message covers, and return them; empty for an unknown
-        message. Later call `release` or `take` with them.
+    def hold(self, message_id: bytes) -> Positions:
+        """Hold the deliveries that an ACK of this message covers, and return them; none for an unknown message. Later
+        call `release` or `take` with them.
         """
-        number = self._numbers.get(message_id)
-        at = None if number is None else self._run(number)
-        if number is None or at is None:
-            return []
-        first, last = self._runs[at]
-        held = [*self._runs[:at], (first, number)]
-        self._runs[: at + 1] = [(number + 1, last)] if number < last else []
-        self._awaited -= sum(last - first + 1 for first, last in held)
+        held = Positions()
+        if message_id not in self:
+            return held
+        number = self._numbers[message_id]
+        if self._cumulative:
+            return self._awaited.take_below(number + 1)
+        self._awaited.remove(number)
+        held.add(number)
         return held
 
-    def hold_all(self) -> Runs:
+    def hold_all(self) -> Positions:
         """Hold all deliveries that await an ACK, and return them. Later call `release` or `take` with them."""
-        held, self._runs, self._awaited = self._runs, [], 0
-        return held
+        return self._awaited.take_below(maxsize)
 
-    def release(self, held: Runs) -> None:
+    def release(self, held: Positions) -> None:
         """Let held deliveries await an ACK again, in their old places."""
-        runs = self._runs
-        for first, last in held:
-            self._awaited += last - first + 1
-            at = end = bisect_left(runs, (first, last))
-            if at and runs[at - 1][1] == first - 1:
-                at -= 1
-                first = runs[at][0]  # noqa: PLW2901 - the neighbours become one run
-            if end < len(runs) and runs[end][0] == last + 1:
-                last = runs[end][1]  # noqa: PLW2901
-                end += 1
-            runs[at:end] = [(first, last)]
+        self._awaited.give(held)
 
-    def take(self, held: Runs) -> list[tuple[bytes, QueuedMessage]]:
+    def take(self, held: Positions) -> list[tuple[bytes, QueuedMessage]]:
         """Forget held deliveries, and return them in their order."""
-        taken = [self._by_number.pop(number) for first, last in held for number in range(first, last + 1)]
+        taken = [self._by_number.pop(number) for number in held]
         for message_id, _ in taken:
             del self._numbers[message_id]
         return taken
 
 
 class Held:
-    """The deliveries of one cumulative ACK in a transaction, up to `message_id`. At the end, either iterate over this
+    """The deliveries of one ACK, the last of them of `message_id`. At the end, either iterate over this
     object once, to take the messages, or give its `runs` to `Unsettled.release`.
     """
 
-    def __init__(self, take: Callable[[Runs], list[QueuedMessage]], message_id: bytes, runs: Runs) -> None:
+    def __init__(
+        self, take: Callable[[Positions], list[QueuedMessage]], message_id: bytes, runs: Positions
+    ) -> None:
         self._take = take
         self.message_id = message_id
         self.runs = runs
@@ -178,12 +157,8 @@ class Consumer:
         self.buffer = buffer
         self.acknowledges = mode != AUTO
         self.window: float = prefetch if self.acknowledges else inf
-        self._cumulative = mode == CUMULATIVE
-        self._up_to = Unsettled()
-        self._one_by_one: dict[bytes, QueuedMessage] = {}
-        self.unsettled: Collection[bytes] = self._up_to if self._cumulative else self._one_by_one
+        self.unsettled = Unsettled(cumulative=mode == CUMULATIVE)
         self._holders = holders
-        self._delivered = 0
         self._dialect = dialect
         named = [] if id is None else [(SUBSCRIPTION, id)]
         self._prefix = b"MESSAGE\n%bmessage-id:" % dialect.write([*named, (DESTINATION, queue.destination)])
@@ -212,69 +187,40 @@ class Consumer:
 
     def take(self, queued: QueuedMessage, redelivered: bool = False) -> None:
         """Send the consumer a message that it has to acknowledge, and keep it in `unsettled`."""
-        self._await(queued)
-        self.write(queued.message, redelivered)
-
-    def _await(self, queued: QueuedMessage) -> None:
         message_id = queued.message.id
-        if self._cumulative:
-            self._delivered += 1
-            self._up_to.add(self._delivered, message_id, queued)
-        else:
-            self._one_by_one[message_id] = queued
+        self.unsettled.add(message_id, queued)
         if self._holders is not None:
             self._holders.add(message_id, self)
+        self.write(queued.message, redelivered)
 
-    def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
-        """Remove an ACK's messages from `unsettled`, also earlier messages if ACKs are cumulative. Return them."""
-        if self._cumulative:
-            return self.taken(self._up_to.hold(message_id))
-        queued = self._one_by_one.pop(message_id, None)
-        if queued is None:
-            return []
+    def held(self, message_id: bytes) -> Held | None:
+        """Take the messages that an ACK covers from `unsettled`, and return them; None for no message. If the ACK is in
+        a transaction that is aborted, `restore` them.
+        """
+        held = self.unsettled.hold(message_id)
+        if not held:
+            return None
         if self._holders is not None:
             self._holders.remove(message_id, self)
-        return [queued]
+        return Held(self.taken, message_id, held)
 
-    def held(self, message_id: bytes) -> list[QueuedMessage] | Held:
-        """Do what `acknowledged` does, in a transaction. If the transaction is aborted, `restore` the result."""
-        if not self._cumulative:
-            return self.acknowledged(message_id)
-        runs = self._up_to.hold(message_id)
-        if not runs:
-            return []
-        if self._holders is not None:
-            self._holders.remove(message_id, self)
-        return Held(self.taken, message_id, runs)
-
-    def taken(self, runs: Runs) -> list[QueuedMessage]:
+    def taken(self, runs: Positions) -> list[QueuedMessage]:
         """Forget these held deliveries, and return their messages."""
-        messages = self._up_to.take(runs)
+        messages = self.unsettled.take(runs)
         if self._holders is not None:
             for message_id, _ in messages:
                 self._holders.remove(message_id, self)
         return [queued for _, queued in messages]
 
-    def restore(self, messages: list[QueuedMessage] | Held) -> None:
+    def restore(self, held: Held) -> None:
         """Put messages that an aborted transaction had acknowledged back into `unsettled`, in their old places."""
-        if isinstance(messages, Held):
-            self._up_to.release(messages.runs)
-            if self._holders is not None:
-                self._holders.add(messages.message_id, self)
-        else:
-            for queued in messages:
-                self._await(queued)
+        self.unsettled.release(held.runs)
+        if self._holders is not None:
+            self._holders.add(held.message_id, self)
 
     def give_up(self) -> list[QueuedMessage]:
         """Remove all messages that the client has not acknowledged from `unsettled`, and return them."""
-        if self._cumulative:
-            return self.taken(self._up_to.hold_all())
-        messages = list(self._one_by_one.values())
-        self._one_by_one.clear()
-        if self._holders is not None:
-            for queued in messages:
-                self._holders.remove(queued.message.id, self)
-        return messages
+        return self.taken(self.unsettled.hold_all())
 
 
 @dataclass(eq=False, repr=False)
@@ -442,7 +388,7 @@ class Queue:
                 self.waiting_bytes += queued.message.size
                 heappush(self._returned, queued)
 
-    def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held) -> None:
+    def restore(self, consumer: Consumer, messages: Held) -> None:
         """Take back messages that an aborted transaction had acknowledged. They await the consumer's ACK again. If the
         consumer is gone, they wait for another consumer. Then call `deliver`.
         """

@@ -4,14 +4,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from stomprelay.config import ConfigError, load_admin
 from stomprelay.config.admin import token_content
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.table import read_file
-from stomprelay.config.values import seconds_or_none
-from stomprelay.journal.records import parse_time
+from stomprelay.config.values import argument, count, seconds_or_none
 from stomprelay.journal.tail import LONGEST_BODY
 from stomprelay.remote import commands as remote
 from stomprelay.remote.client import DEFAULT, RATES, AdminClient, AdminCredentials
@@ -150,14 +149,6 @@ def add(commands: Commands) -> None:
     tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
 
 
-def instant(text: str) -> int:
-    """Return the time in an option, as ns since 1970."""
-    try:
-        return parse_time(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a time such as 2026-11-21T08:23, not {text!r}") from None
-
-
 def table_options() -> argparse.ArgumentParser:
     """Return a parent parser with the options of a table."""
     table = argparse.ArgumentParser(add_help=False)
@@ -189,24 +180,14 @@ def _filter(text: str) -> tuple[str, str]:
     return name, glob
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"must be a number, 1 or more, not {text!r}")
-    return int(text)
-
-
 def _bodies(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= LONGEST_BODY):
         raise argparse.ArgumentTypeError(f"must be a number of bytes, from 0 to {LONGEST_BODY}, not {text!r}")
     return int(text)
 
 
-def seconds(text: str) -> float:
-    """Return a number of seconds of the command line, for argparse."""
-    try:
-        return seconds_or_none(float(text))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds, 0 or more, not {text!r}") from None
+seconds: Final = argument(seconds_or_none)
+_count: Final = argument(count)
 
 
 def _ask(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ A reader takes the value and returns what the code works with. It raises `ValueE
 import json
 import os
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from enum import Enum
 from fnmatch import translate
@@ -119,6 +120,18 @@ def _float(fits: Callable[[float], bool], expected: str) -> Reader[float]:
 def _milliseconds(fits: Callable[[int], bool], expected: str) -> Reader[float]:
     """Return a reader that takes milliseconds and returns seconds. For -1 it returns infinity, if `fits` accepts -1."""
     return _reader(_whole, fits, expected, lambda number: inf if number == -1 else number / 1000)
+
+
+def argument(read: Reader[T]) -> Callable[[str], T]:
+    """Return `read` as a `type` of argparse, for an option of the command line that is a number."""
+
+    def given(value: str) -> T:
+        try:
+            return read(OptionText(value))
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return given
 
 
 # Numbers of both

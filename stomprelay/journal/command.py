@@ -3,7 +3,7 @@
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -124,7 +124,7 @@ frame is missing between two others of a connection; and that the relay dropped 
 each run that does not begin with its first segment, which is none: old segments may have been removed. A copy of a
 segment is not counted. Exit status: 0 if there is no damage, else 1.
 """
-_HEADINGS: Final = ("segment", "relay", "from", "to", "blocks", "frames", "octets", "state")
+_HEADINGS: Final = ("segment", "relay", "from", "to", "#blocks", "#frames", "#octets", "state")
 
 WriteLine = Callable[[str], None]
 
@@ -152,18 +152,19 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
         help="frames of this command only",
     )  # fmt: skip
     time = "2026-11-21T08:23:00 (UTC), or a part of it"
-    cat.add_argument("--since", type=_time, metavar="TIME", help=f"from then on: {time}")
-    cat.add_argument("--until", type=_time, metavar="TIME", help="before then")
+    cat.add_argument("--since", type=instant, metavar="TIME", help=f"from then on: {time}")
+    cat.add_argument("--until", type=instant, metavar="TIME", help="before then")
     cat.add_argument("--bodies", action="store_true", help="show what was kept of the bodies, too")
     journals.add_parser("verify", parents=[places], help="look for damage", description=_VERIFY)
     return journal
 
 
-def _time(text: str) -> int:
+def instant(text: str) -> int:
+    """Return the time in an option, as ns since 1970."""
     try:
         return parse_time(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a time like 2026-11-21T08:23:00, not {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a time such as 2026-11-21T08:23, not {text!r}") from None
 
 
 def run(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
@@ -181,17 +182,17 @@ def _list(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
     remarks = [*_missing(options.places), *_beginnings(options.places)]
     if options.json:
         for path in paths:
-            out(json.dumps(dict(zip(_HEADINGS, _values(SegmentCheck(path)), strict=True))))
+            values = zip(_HEADINGS, _values(SegmentCheck(path)), strict=True)
+            out(json.dumps({name.lstrip("#"): value for name, value in values}))
         for line in remarks:
             err(line)
         return 0
-    longest = max([len(path.name) for path in paths], default=0)
-    longest_size = max([len(str(path.stat().st_size)) for path in paths if path.exists()], default=0)
-    widths = (longest, 12, 27, 27, longest_size, longest_size, longest_size)
-    out(_row(_HEADINGS, widths))
-    for path in paths:
-        cells = ("-" if each is None else visible(str(each)) for each in _values(SegmentCheck(path)))
-        out(_row(tuple(cells), widths))
+    rows = [
+        tuple("-" if each is None else visible(str(each)) for each in _values(SegmentCheck(path)))
+        for path in paths
+    ]
+    for line in table(_HEADINGS, rows):
+        out(line)
     for line in remarks:
         out(line)
     return 0
@@ -230,11 +231,16 @@ def _short(check: SegmentCheck, damage: Damage) -> str:
     return "torn" if damage.torn else "damaged"
 
 
-def _row(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
-    wide = [max(pair) for pair in zip(widths, map(len, _HEADINGS), strict=False)]
-    texts = [f"{cell:{width}}" for cell, width in zip(cells[:4], wide, strict=False)]
-    numbers = [f"{cell:>{width}}" for cell, width in zip(cells[4:7], wide[4:], strict=True)]
-    return "  ".join([*texts, *numbers, cells[7]])
+def table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of a table. A column whose name begins with # holds numbers, aligned to the right."""
+    right = [name.startswith("#") for name in names]
+    lines = [tuple(name.lstrip("#") for name in names), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = zip(line, widths, right, strict=True)
+        yield "  ".join(
+            f"{cell:>{width}}" if is_right else f"{cell:{width}}" for cell, width, is_right in cells
+        ).rstrip()
 
 
 def _show(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:

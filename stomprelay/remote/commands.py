@@ -11,7 +11,7 @@ from typing import Any, Final
 from stomprelay.config.address import broker as read_broker
 from stomprelay.config.address import host_and_port
 from stomprelay.config.table import nearest
-from stomprelay.journal.command import record_lines
+from stomprelay.journal.command import record_lines, table
 from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse
 from stomprelay.journal.tail import TailAnswer, TailRequest
@@ -308,18 +308,6 @@ def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str,
         for name in ("client_frames", "broker_frames", "client_bytes", "broker_bytes"):
             rates[f"{name}_rate"] = round((row[name] - old.get(name, 0)) / seconds, 1) if seconds > 0 else 0.0
         yield {**row, **rates}
-
-
-def table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines of a table. A column whose name begins with # holds numbers, aligned to the right."""
-    right = [name.startswith("#") for name in names]
-    lines = [tuple(name.lstrip("#") for name in names), *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = zip(line, widths, right, strict=True)
-        yield "  ".join(
-            f"{cell:>{width}}" if is_right else f"{cell:{width}}" for cell, width, is_right in cells
-        ).rstrip()
 
 
 # Frames as they pass

@@ -45,10 +45,10 @@ def test_ls(tmp_path: Path) -> None:
     assert (status, complaints) == (0, [])
     sizes = [path.stat().st_size for path in (one, two)]
     assert told == [
-        f"{'segment':{len(two.name)}}  relay         {'from':27}  {'to':27}  blocks  frames  octets  state",
-        f"{one.name:{len(two.name)}}  eu-1          {FIRST}  2026-11-21T08:23:02.123456Z       3       3"
+        f"{'segment':{len(two.name)}}  relay  {'from':27}  {'to':27}  blocks  frames  octets  state",
+        f"{one.name:{len(two.name)}}  eu-1   {FIRST}  2026-11-21T08:23:02.123456Z       3       3"
         f"  {sizes[0]:6}  closed",
-        f"{two.name}  eu-1          {FIRST}  {FIRST}       1       0  {sizes[1]:6}  left open, torn",
+        f"{two.name}  eu-1   {FIRST}  {FIRST}       1       0  {sizes[1]:6}  left open, torn",
     ]
 
 

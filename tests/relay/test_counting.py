@@ -135,7 +135,7 @@ def waiting(play: Playbook) -> list[int]:
     found = []
     for broker in play.relay.listener.upstream.brokers:
         here = [link.connection.tally for link in play.relay.links if link.broker is broker]
-        found.append(broker.tally.plus(here[0]).waiting if here else broker.tally.waiting)
+        found.append(BrokerTally(*map(sum, zip(broker.tally, *here[:1], strict=True))).waiting)
     return found
 
 
@@ -184,7 +184,8 @@ def tallies(play: Playbook) -> list[BrokerTally]:
     found = {broker: broker.tally for broker in play.opened}
     for link in play.relay.links:
         if link.broker is not None:
-            found[link.broker] = found[link.broker].plus(link.connection.tally)
+            both = zip(found[link.broker], link.connection.tally, strict=True)
+            found[link.broker] = BrokerTally(*map(sum, both))
     return [*found.values()]
 
 

@@ -3,9 +3,10 @@
 import argparse
 import sys
 
-from stomprelay.cli.asking import Commands, admin_client, command, instant, relay_options, seconds
+from stomprelay.cli.asking import Commands, admin_client, command, relay_options, seconds
 from stomprelay.cli.move.precheck import journal, pair, sessions, tables
 from stomprelay.config import ConfigError, load, load_upstreams
+from stomprelay.journal.command import instant
 from stomprelay.relay.model.features import PRODUCTS
 
 _CHECK = """

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
-from stomprelay.cli.asking import Commands, command, instant, seconds
+from stomprelay.cli.asking import Commands, command, seconds
 from stomprelay.config import Config, ConfigError, load
 from stomprelay.config.config import COMMAND_LINE
+from stomprelay.journal.command import instant, table
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.move.compare import Compare
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.relay.model.move import Phase
-from stomprelay.remote.commands import table
 from stomprelay.wire.errors import visible
 
 if TYPE_CHECKING:

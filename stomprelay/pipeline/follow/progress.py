@@ -7,25 +7,13 @@ from typing import Final, TextIO
 
 from stomprelay.pipeline.bar import ProgressBar, many, octets
 
-_USUAL: Final = {
-    "frames": 1.0,
-    "messages": 1.6,
-    "traffic": 0.3,
-    "latency": 0.3,
-    "flow": 0.3,
-    "stuck": 0.2,
-    "failovers": 0.2,
-    "runs": 0.1,
-}
-"""How long the steps of a batch take relative to each other."""
 _SHOWN: Final = 10
 """At most so many sentences about missing frames and segments are shown for a batch."""
 
 
 class ProgressLine:
     """Shows how far a run is. Call `begin`, `step` and `end` for each batch, and `tick` now and then, perhaps in
-    another thread. The bar counts bytes of segments. Within a batch, the bytes that are done are estimated from the
-    steps that are over.
+    another thread. The bar counts the bytes of the segments of batches that are done.
     """
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:
@@ -38,8 +26,6 @@ class ProgressLine:
         self._number = 0
         self._batch = ""
         self._step = ""
-        self._over = 0.0
-        """The usual times of the steps of this batch that are over."""
         self._since = self._began
         self.segments = self.frames = self.damages = self.batches = 0
 
@@ -55,12 +41,10 @@ class ProgressLine:
         if self._through + size > self._planned:
             self.plan(size)
         self._since = self._clock()
-        self._step, self._over = "", 0.0
         self.step("frames")
 
     def step(self, name: str) -> None:
         """Show the table that the batch works on now."""
-        self._over += _USUAL.get(self._step, 0.0)
         self._step = name
         self.tick()
 
@@ -82,16 +66,11 @@ class ProgressLine:
         if len(missing) > _SHOWN:
             self.say(f"and {many(len(missing) - _SHOWN, 'more stretch', 'es')}: see table `quarantine`")
 
-    def tick(self, done: int = 0, total: int = 0) -> None:
-        """Draw the bar again, on a terminal. Spark has finished `done` of `total` tasks of its present work."""
-        if not self._batch:
-            return
-        # Only in the first step do the tasks show how many bytes of the segments are done.
-        part = done / total if total and self._step == "frames" else 0.0
-        name = f"batch {self._number}, {self._step}" + (f" {done}/{total}" if total else "")
-        share = (self._over + part * _USUAL.get(self._step, 0.0)) / sum(_USUAL.values())
-        self._bar.set(self._through + self._octets * share, self._planned, name)
-        self._bar.draw()
+    def tick(self) -> None:
+        """Draw the bar again, on a terminal."""
+        if self._batch:
+            self._bar.set(self._through, self._planned, f"batch {self._number}, {self._step}")
+            self._bar.draw()
 
     @contextmanager
     def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:

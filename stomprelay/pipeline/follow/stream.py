@@ -165,7 +165,6 @@ class Stream:
 
         recovered = time.monotonic()
         ended = False
-        tracker = self._spark.sparkContext.statusTracker()
         while query.isActive:
             if not self._stopping.wait(_LOOK):
                 pass
@@ -174,9 +173,7 @@ class Stream:
             else:
                 ended = True
                 query.stop()
-            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-            at = next((stage for stage in stages if stage is not None), None)
-            self._progress.tick(at.numCompletedTasks if at else 0, at.numTasks if at else 0)
+            self._progress.tick()
             if time.monotonic() - recovered > _RECOVER:
                 self._recover()
                 recovered = time.monotonic()

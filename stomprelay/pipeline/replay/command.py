@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
+from stomprelay.config.values import argument, count, per_second
 from stomprelay.pipeline import options
 from stomprelay.pipeline.bar import ProgressBar, many, spelled
 from stomprelay.pipeline.replay.selection import INCOMPLETE, REASONS, Preview, Selection, preview, selected
@@ -97,11 +98,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="send messages for a destination that begins with FROM to one that begins with TO instead; may be given "
         "more than once, the longest that fits counts",
     )
-    parser.add_argument("--rate", metavar="N", type=_positive, help="messages a second, at most")
+    parser.add_argument("--rate", metavar="N", type=argument(per_second), help="messages a second, at most")
     parser.add_argument(
         "--window",
         metavar="N",
-        type=_count,
+        type=argument(count),
         default=1000,
         help="messages of a connection that may be unconfirmed at a time; so many are sent twice after a crash, "
         "at most (default: %(default)s)",
@@ -109,7 +110,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--connections",
         metavar="N",
-        type=_count,
+        type=argument(count),
         help="number of connections, each for some of the destinations (default: one for each of Spark's processors)",
     )
     parser.add_argument(
@@ -137,22 +138,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print what would be sent, by destination, and send nothing"
     )
-
-
-def _positive(said: str) -> float:
-    try:
-        number = float(said)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{said!r} is not a number above 0")
-    return number
-
-
-def _count(said: str) -> int:
-    if not (said.isascii() and said.isdigit() and 0 < int(said) < 1_000_000):
-        raise argparse.ArgumentTypeError(f"{said!r} is not a whole number from 1")
-    return int(said)
 
 
 def main(given: argparse.Namespace) -> int:
@@ -233,8 +218,8 @@ def _judge(given: argparse.Namespace, found: Preview) -> None:
             "whole: set bodies in the relay's [journal] to have them in future, or leave these out with "
             "--skip-incomplete"
         )
-    for reason, count in left_out.items():
-        options.say(f"left out: {many(count, 'message')} {REASONS[reason]}")
+    for reason, number in left_out.items():
+        options.say(f"left out: {many(number, 'message')} {REASONS[reason]}")
     if not messages:
         raise ValueError("no message was selected" + (" but those that are left out" if left_out else ""))
     if found.blanked:

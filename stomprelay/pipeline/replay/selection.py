@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from stomprelay.journal.capture import MASK
+from stomprelay.journal.command import table
 from stomprelay.pipeline.schema import ABORTED
 from stomprelay.pipeline.spark.arrow import hour
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
@@ -228,13 +229,8 @@ class Preview(NamedTuple):
         rows = [
             (each.destination, f"{each.messages:,}", f"{each.octets:,}", *each[3:]) for each in self.lines
         ]
-        widths = [max(map(len, column)) for column in zip(DestinationTotal._fields, *rows, strict=True)]
-        for row in (DestinationTotal._fields, tuple("-" * width for width in widths), *rows):
-            cells = [
-                cell.rjust(width) if at in (1, 2) else cell.ljust(width)
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            out.write("  ".join(cells).rstrip() + "\n")
+        for line in table(("destination", "#messages", "#octets", "first", "last"), rows):
+            out.write(f"{line}\n")
 
 
 def preview(rows: "DataFrame") -> Preview:

@@ -463,9 +463,10 @@ class Router:
     because they are new or left their broker.
 
     `phases`: how far the session has followed each move. `unsettled`: some subscriptions are not yet where they should
-    be. `turned`: how often destinations began to lead elsewhere. `left_out`: by upstream's name, why the session does without the NEW of a move, and stays at OLD. `placed`:
-    where the client's open transactions are. `memo`: the member for SENDs with this `Frame.memo`, until ways change.
-    `_replies`: where temporary queues are that messages named for replies.
+    be. `turned`: how often destinations began to lead elsewhere. `left_out`: by upstream's name, why the session does
+    without the NEW of a move, and stays at OLD. `placed`: where the client's open transactions are. `memo`: the member
+    for SENDs with this `Frame.memo`, until ways change. `_replies`: where temporary queues are that messages named for
+    replies.
     """
 
     _listener: Listener

@@ -406,8 +406,9 @@ def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
         place = each.upstream, each.broker
         before = joined[latest[place]] if place in latest else None
         if before is not None and (before.ended is None or each.began <= before.ended):
-            over = None not in (before.ended, each.ended)
-            ended = max(before.ended or 0.0, each.ended or 0.0) if over else None
+            ended = (
+                None if None in (before.ended, each.ended) else max(before.ended or 0.0, each.ended or 0.0)
+            )
             joined[latest[place]] = added(before, each, began=before.began, ended=ended)
         else:
             latest[place] = len(joined)
