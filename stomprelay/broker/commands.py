@@ -6,7 +6,7 @@ from typing import Final
 
 from stomprelay.broker.destinations import Destinations, PendingTransaction
 from stomprelay.broker.message import Bounds, MessageHead, require_destination
-from stomprelay.broker.queue import Consumer, Holders, SendBuffer
+from stomprelay.broker.queue import Consumer, Held, Holders, QueuedMessage, SendBuffer
 from stomprelay.session.subscriptions import AUTO, MODES
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError
@@ -190,8 +190,10 @@ class ClientCommands:
         name = frame.header(TRANSACTION, self._dialect)
         transaction = None if name is None else self._transaction(name)
         consumer, message_id = self._find(frame)
-        messages = None if consumer is None else consumer.held(message_id)
-        if consumer is None or messages is None:
+        messages: list[QueuedMessage] | Held = []
+        if consumer is not None:
+            messages = (consumer.acknowledged if transaction is None else consumer.held)(message_id)
+        if consumer is None or not messages:
             raise ProtocolError(f"{frame.command.decode()} names no message that awaits one")
         queue = consumer.queue
         refused = frame.command is NACK

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from stomprelay.broker.message import QUEUE, TOPIC, Bounds, Memory, Message, MessageHead
-from stomprelay.broker.queue import Consumer, Held, Queue, Topic
+from stomprelay.broker.queue import Consumer, Held, Queue, QueuedMessage, Topic
 from stomprelay.wire.errors import LimitError
 
 DEAD_LETTERS: Final = QUEUE + b"DLQ"
@@ -13,7 +13,7 @@ DEAD_LETTERS: Final = QUEUE + b"DLQ"
 ORIGINAL_DESTINATION: Final = b"original-destination"
 """The name of the header that has a dead letter's original destination."""
 
-Acknowledged = tuple[Consumer, Held]
+Acknowledged = tuple[Consumer, list[QueuedMessage] | Held]
 """The messages of one ACK or NACK, with their consumer."""
 
 
@@ -168,7 +168,9 @@ class PendingTransaction:
         self._destinations.memory.hold(message)
         self._messages.append(message)
 
-    def acknowledged(self, consumer: Consumer, messages: Held, *, refused: bool) -> None:
+    def acknowledged(
+        self, consumer: Consumer, messages: list[QueuedMessage] | Held, *, refused: bool
+    ) -> None:
         """Add an ACK, or a NACK (`refused`), of these messages. Raises `LimitError` if the transaction is too large."""
         try:
             self._count()

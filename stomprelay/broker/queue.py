@@ -3,7 +3,7 @@ also has the output of one input of the broker: one `Send` for each leg, then al
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
@@ -37,50 +37,41 @@ class QueuedMessage:
 class Unsettled:
     """Deliveries by number, each with its message-id. `len()` counts the deliveries that await an ACK. `in` tells
     whether the delivery with a message-id awaits an ACK. A transaction may hold deliveries: these await no ACK until
-    they are released. `cumulative`: an ACK covers earlier deliveries, too.
+    they are released.
     """
 
-    def __init__(self, *, cumulative: bool) -> None:
-        self._cumulative = cumulative
-        self._delivered = 0
+    def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._by_number: dict[int, tuple[bytes, QueuedMessage]] = {}
         self._awaited = Positions()
+        self.release = self._awaited.give
+        """Lets held deliveries await an ACK again, in their old places."""
 
     def __len__(self) -> int:
         return len(self._awaited)
 
-    def __contains__(self, message_id: bytes) -> bool:
-        return self._numbers.get(message_id, -1) in self._awaited
+    def __iter__(self) -> Iterator[bytes]:
+        for number in self._awaited:
+            yield self._by_number[number][0]
 
-    def add(self, message_id: bytes, item: QueuedMessage) -> None:
+    def __contains__(self, message_id: object) -> bool:
+        return isinstance(message_id, bytes) and self._numbers.get(message_id, -1) in self._awaited
+
+    def add(self, number: int, message_id: bytes, item: QueuedMessage) -> None:
         """Add a delivery that awaits an ACK."""
-        number = self._delivered = self._delivered + 1
         self._numbers[message_id] = number
         self._by_number[number] = message_id, item
         self._awaited.add(number)
 
     def hold(self, message_id: bytes) -> Positions:
-        """Hold the deliveries that an ACK of this message covers, and return them; none for an unknown message. Later
-        call `release` or `take` with them.
+        """Hold the deliveries that a cumulative ACK of this message covers, and return them; empty for an unknown
+        message. Later call `release` or `take` with them.
         """
-        held = Positions()
-        if message_id not in self:
-            return held
-        number = self._numbers[message_id]
-        if self._cumulative:
-            return self._awaited.take_below(number + 1)
-        self._awaited.remove(number)
-        held.add(number)
-        return held
+        return self._awaited.take_below(self._numbers[message_id] + 1) if message_id in self else Positions()
 
     def hold_all(self) -> Positions:
         """Hold all deliveries that await an ACK, and return them. Later call `release` or `take` with them."""
         return self._awaited.take_below(maxsize)
-
-    def release(self, held: Positions) -> None:
-        """Let held deliveries await an ACK again, in their old places."""
-        self._awaited.give(held)
 
     def take(self, held: Positions) -> list[tuple[bytes, QueuedMessage]]:
         """Forget held deliveries, and return them in their order."""
@@ -91,7 +82,7 @@ class Unsettled:
 
 
 class Held:
-    """The deliveries of one ACK, the last of them of `message_id`. At the end, either iterate over this
+    """The deliveries of one cumulative ACK in a transaction, up to `message_id`. At the end, either iterate over this
     object once, to take the messages, or give its `runs` to `Unsettled.release`.
     """
 
@@ -157,8 +148,12 @@ class Consumer:
         self.buffer = buffer
         self.acknowledges = mode != AUTO
         self.window: float = prefetch if self.acknowledges else inf
-        self.unsettled = Unsettled(cumulative=mode == CUMULATIVE)
+        self._cumulative = mode == CUMULATIVE
+        self._up_to = Unsettled()
+        self._one_by_one: dict[bytes, QueuedMessage] = {}
+        self.unsettled: Collection[bytes] = self._up_to if self._cumulative else self._one_by_one
         self._holders = holders
+        self._delivered = 0
         self._dialect = dialect
         named = [] if id is None else [(SUBSCRIPTION, id)]
         self._prefix = b"MESSAGE\n%bmessage-id:" % dialect.write([*named, (DESTINATION, queue.destination)])
@@ -187,40 +182,69 @@ class Consumer:
 
     def take(self, queued: QueuedMessage, redelivered: bool = False) -> None:
         """Send the consumer a message that it has to acknowledge, and keep it in `unsettled`."""
-        message_id = queued.message.id
-        self.unsettled.add(message_id, queued)
-        if self._holders is not None:
-            self._holders.add(message_id, self)
+        self._await(queued)
         self.write(queued.message, redelivered)
 
-    def held(self, message_id: bytes) -> Held | None:
-        """Take the messages that an ACK covers from `unsettled`, and return them; None for no message. If the ACK is in
-        a transaction that is aborted, `restore` them.
-        """
-        held = self.unsettled.hold(message_id)
-        if not held:
-            return None
+    def _await(self, queued: QueuedMessage) -> None:
+        message_id = queued.message.id
+        if self._cumulative:
+            self._delivered += 1
+            self._up_to.add(self._delivered, message_id, queued)
+        else:
+            self._one_by_one[message_id] = queued
+        if self._holders is not None:
+            self._holders.add(message_id, self)
+
+    def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
+        """Remove an ACK's messages from `unsettled`, also earlier messages if ACKs are cumulative. Return them."""
+        if self._cumulative:
+            return self.taken(self._up_to.hold(message_id))
+        queued = self._one_by_one.pop(message_id, None)
+        if queued is None:
+            return []
         if self._holders is not None:
             self._holders.remove(message_id, self)
-        return Held(self.taken, message_id, held)
+        return [queued]
+
+    def held(self, message_id: bytes) -> list[QueuedMessage] | Held:
+        """Do what `acknowledged` does, in a transaction. If the transaction is aborted, `restore` the result."""
+        if not self._cumulative:
+            return self.acknowledged(message_id)
+        runs = self._up_to.hold(message_id)
+        if not runs:
+            return []
+        if self._holders is not None:
+            self._holders.remove(message_id, self)
+        return Held(self.taken, message_id, runs)
 
     def taken(self, runs: Positions) -> list[QueuedMessage]:
         """Forget these held deliveries, and return their messages."""
-        messages = self.unsettled.take(runs)
+        messages = self._up_to.take(runs)
         if self._holders is not None:
             for message_id, _ in messages:
                 self._holders.remove(message_id, self)
         return [queued for _, queued in messages]
 
-    def restore(self, held: Held) -> None:
+    def restore(self, messages: list[QueuedMessage] | Held) -> None:
         """Put messages that an aborted transaction had acknowledged back into `unsettled`, in their old places."""
-        self.unsettled.release(held.runs)
-        if self._holders is not None:
-            self._holders.add(held.message_id, self)
+        if isinstance(messages, Held):
+            self._up_to.release(messages.runs)
+            if self._holders is not None:
+                self._holders.add(messages.message_id, self)
+        else:
+            for queued in messages:
+                self._await(queued)
 
     def give_up(self) -> list[QueuedMessage]:
         """Remove all messages that the client has not acknowledged from `unsettled`, and return them."""
-        return self.taken(self.unsettled.hold_all())
+        if self._cumulative:
+            return self.taken(self._up_to.hold_all())
+        messages = list(self._one_by_one.values())
+        self._one_by_one.clear()
+        if self._holders is not None:
+            for queued in messages:
+                self._holders.remove(queued.message.id, self)
+        return messages
 
 
 @dataclass(eq=False, repr=False)
@@ -388,7 +412,7 @@ class Queue:
                 self.waiting_bytes += queued.message.size
                 heappush(self._returned, queued)
 
-    def restore(self, consumer: Consumer, messages: Held) -> None:
+    def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held) -> None:
         """Take back messages that an aborted transaction had acknowledged. They await the consumer's ACK again. If the
         consumer is gone, they wait for another consumer. Then call `deliver`.
         """
