@@ -1,100 +1,197 @@
 """Deliveries, which are MESSAGEs that await an ACK: one delivery, and all deliveries of a subscription."""
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import KW_ONLY, dataclass, field
-from operator import itemgetter
 from typing import Final, Protocol, Self
 
 from stomprelay.session.subscriptions import Subscription
 
-_STOP: Final[Callable[[tuple[int, int]], int]] = itemgetter(1)
+
+class _Node:
+    """A tree of positions: a run from `start` up to `stop` between two subtrees. `count`: the number of positions."""
+
+    __slots__ = ("count", "height", "left", "right", "start", "stop")
+
+    def __init__(self, left: "_Node | None", start: int, stop: int, right: "_Node | None") -> None:
+        self.left = left
+        self.start = start
+        self.stop = stop
+        self.right = right
+        self.height = 1 + max(_height(left), _height(right))
+        self.count = _count(left) + stop - start + _count(right)
+
+
+_Tree = _Node | None
+
+
+def _height(tree: _Tree) -> int:
+    return 0 if tree is None else tree.height
+
+
+def _count(tree: _Tree) -> int:
+    return 0 if tree is None else tree.count
+
+
+def _balanced(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
+    """Return a tree of both trees and the run between them. The heights of the trees may differ by 2 at most."""
+    if left is not None and left.height > _height(right) + 1:
+        inner = left.right
+        if inner is None or _height(left.left) >= inner.height:
+            return _Node(left.left, left.start, left.stop, _Node(inner, start, stop, right))
+        first = _Node(left.left, left.start, left.stop, inner.left)
+        return _Node(first, inner.start, inner.stop, _Node(inner.right, start, stop, right))
+    if right is not None and right.height > _height(left) + 1:
+        inner = right.left
+        if inner is None or _height(right.right) >= inner.height:
+            return _Node(_Node(left, start, stop, inner), right.start, right.stop, right.right)
+        last = _Node(inner.right, right.start, right.stop, right.right)
+        return _Node(_Node(left, start, stop, inner.left), inner.start, inner.stop, last)
+    return _Node(left, start, stop, right)
+
+
+def _join(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
+    """Return a tree of both trees and the run between them. The trees may have any heights."""
+    if left is not None and left.height > _height(right) + 1:
+        return _balanced(left.left, left.start, left.stop, _join(left.right, start, stop, right))
+    if right is not None and right.height > _height(left) + 1:
+        return _balanced(_join(left, start, stop, right.left), right.start, right.stop, right.right)
+    return _Node(left, start, stop, right)
+
+
+def _without_last(tree: _Node) -> tuple[_Tree, int, int]:
+    """Return the tree without its last run; then the start and the stop of that run."""
+    if tree.right is None:
+        return tree.left, tree.start, tree.stop
+    rest, start, stop = _without_last(tree.right)
+    return _join(tree.left, tree.start, tree.stop, rest), start, stop
+
+
+def _first(tree: _Node) -> int:
+    while tree.left is not None:
+        tree = tree.left
+    return tree.start
+
+
+def _concatenated(left: _Tree, right: _Tree) -> _Tree:
+    """Return a tree of both trees. All positions of `left` must come first. Runs that touch become one run."""
+    if left is None or right is None:
+        return right if left is None else left
+    rest, start, stop = _without_last(left)
+    if _first(right) == stop:
+        right = _extended(right, start)
+        if rest is None:
+            return right
+        rest, start, stop = _without_last(rest)
+    return _join(rest, start, stop, right)
+
+
+def _extended(tree: _Node, start: int) -> _Node:
+    """Return the tree with its first run extended back to `start`."""
+    if tree.left is None:
+        return _Node(None, start, tree.stop, tree.right)
+    return _Node(_extended(tree.left, start), tree.start, tree.stop, tree.right)
+
+
+def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
+    """Return a tree of the positions below `at`, and a tree of the positions from `at` on."""
+    if tree is None:
+        return None, None
+    if at <= tree.start:
+        below, rest = _split(tree.left, at)
+        return below, _join(rest, tree.start, tree.stop, tree.right)
+    if at >= tree.stop:
+        below, rest = _split(tree.right, at)
+        return _join(tree.left, tree.start, tree.stop, below), rest
+    return _join(tree.left, tree.start, at, None), _join(None, at, tree.stop, tree.right)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Positions:
-    """A set of positions, kept as runs in order. A run is its first position, and the position behind its last."""
+    """A set of positions, kept as runs. Calls take logarithmic time; iteration and `give` may take longer."""
 
-    _runs: list[tuple[int, int]] = field(default_factory=list)
-    _count: int = 0
+    _tree: _Tree = None
 
     def __len__(self) -> int:
-        return self._count
-
-    def _run(self, position: int) -> int:
-        """Return the index of the first run that does not end before or at this position."""
-        return bisect_right(self._runs, position, key=_STOP)
+        return _count(self._tree)
 
     def __contains__(self, position: int) -> bool:
-        at = self._run(position)
-        return at < len(self._runs) and self._runs[at][0] <= position
+        tree = self._tree
+        while tree is not None:
+            if position < tree.start:
+                tree = tree.left
+            elif position >= tree.stop:
+                tree = tree.right
+            else:
+                return True
+        return False
 
     def __iter__(self) -> Iterator[int]:
-        for start, stop in self._runs:
-            yield from range(start, stop)
+        waiting: list[_Node] = []
+        tree = self._tree
+        while waiting or tree is not None:
+            while tree is not None:
+                waiting.append(tree)
+                tree = tree.left
+            tree = waiting.pop()
+            yield from range(tree.start, tree.stop)
+            tree = tree.right
 
     def add(self, position: int) -> None:
         """Add a position that is higher than all others."""
-        runs = self._runs
-        if runs and runs[-1][1] == position:
-            runs[-1] = runs[-1][0], position + 1
-        else:
-            runs.append((position, position + 1))
-        self._count += 1
+        self._tree = _concatenated(self._tree, _Node(None, position, position + 1, None))
 
-    def take_below(self, end: int) -> Self:
-        """Remove the positions below `end`, and return them."""
-        at = self._run(end)
-        taken, self._runs = self._runs[:at], self._runs[at:]
-        if self._runs and self._runs[0][0] < end:
-            start, stop = self._runs[0]
-            taken.append((start, end))
-            self._runs[0] = end, stop
-        count = sum([stop - start for start, stop in taken])
-        self._count -= count
-        return type(self)(taken, count)
+    def take_below(self, at: int) -> Self:
+        """Remove the positions below `at`, and return them."""
+        below, self._tree = _split(self._tree, at)
+        return type(self)(below)
 
     def remove(self, position: int) -> None:
-        """Remove one position, which must be in the set."""
-        at = self._run(position)
-        start, stop = self._runs[at]
-        parts = (start, position), (position + 1, stop)
-        self._runs[at : at + 1] = [part for part in parts if part[0] < part[1]]
-        self._count -= 1
+        """Remove one position from the set."""
+        below = self.take_below(position)
+        self.take_below(position + 1)
+        self.give(below)
 
     def give(self, taken: Self) -> None:
         """Add the positions of `taken`, which is empty afterwards."""
-        runs = self._runs
-        for start, stop in taken._runs:
-            at = end = bisect_left(runs, start, key=_STOP)
-            if end < len(runs) and runs[end][1] == start:
-                start = runs[end][0]  # noqa: PLW2901 - the neighbours become one run
-                end += 1
-            if end < len(runs) and runs[end][0] == stop:
-                stop = runs[end][1]  # noqa: PLW2901
-                end += 1
-            runs[at:end] = [(start, stop)]
-        self._count += taken._count
-        taken._runs, taken._count = [], 0
+        done: _Tree = None
+        one, other = self._tree, taken._tree
+        while one is not None and other is not None:
+            if _first(other) < _first(one):
+                one, other = other, one
+            head, one = _split(one, _first(other))
+            done = _concatenated(done, head)
+        self._tree = _concatenated(done, other if one is None else one)
+        taken._tree = None
 
-    def below(self, end: int) -> int:
-        """Return how many positions are below `end`."""
-        at = self._run(end)
-        if at == len(self._runs):
-            return self._count
-        whole = sum([stop - start for start, stop in self._runs[:at]])
-        return whole + max(end - self._runs[at][0], 0)
+    def below(self, at: int) -> int:
+        """Return how many positions are below `at`."""
+        count, tree = 0, self._tree
+        while tree is not None:
+            if at <= tree.start:
+                tree = tree.left
+            else:
+                count += _count(tree.left) + min(at, tree.stop) - tree.start
+                tree = tree.right
+        return count
 
     def last(self, fits: Callable[[int], bool]) -> int | None:
         """Return the last position for which `fits` is true, or None. If `fits` is true for a position, it must be
         true for all earlier positions.
         """
-        at = bisect_left(self._runs, True, key=lambda run: not fits(run[0])) - 1
-        if at < 0:
+        found, tree = None, self._tree
+        while tree is not None:
+            if fits(tree.start):
+                found, tree = tree, tree.right
+            else:
+                tree = tree.left
+        if found is None:
             return None
-        run = range(*self._runs[at])
-        return run[bisect_left(run, True, key=lambda position: not fits(position)) - 1]
+        start, stop = found.start, found.stop
+        while stop - start > 1:
+            middle = (start + stop) // 2
+            start, stop = (middle, stop) if fits(middle) else (start, middle)
+        return start
 
 
 TOKEN: Final = b"relay-ack-"
