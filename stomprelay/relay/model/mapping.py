@@ -25,8 +25,8 @@ from stomprelay.relay.model.features import (
     ready_names,
 )
 from stomprelay.relay.model.names import LONGEST, NO_NAMES, NameMap, NameRow, Pattern
-from stomprelay.relay.model.selector import First, selector
-from stomprelay.session.session import Session
+from stomprelay.relay.model.selector import PARSED, First, selector
+from stomprelay.session.session import Budget, Session
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE, Subscription
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import (
@@ -379,7 +379,9 @@ class BrokerMap:
         if place is not None and not (command is SUBSCRIBE and self.subscribes(place)):
             add += [each for each in self.added(command, place) if first(each[0]) is None]
         if command is SUBSCRIBE:
-            self._selector(place, first(SELECTOR))
+            said = first(SELECTOR)
+            if said is not None and self.applies(place or b""):
+                selector(said, self.clients or "")  # raises `Refused` for one that the relay cannot apply
             self._judge_acks(first(ACK_HEADER), session, known=known)
             if self.private is not None and place is not None and _TEMPORARY.fullmatch(place):
                 add += self.private.headers
@@ -398,16 +400,20 @@ class BrokerMap:
         """Whether the relay applies the selectors of subscriptions to a client's destination."""
         return self.filter is not None and self.filter.fullmatch(place) is not None
 
-    def _selector(self, place: bytes | None, said: bytes | None) -> Callable[[First], bool] | None:
-        """Return the test of a selector that the relay applies. Raises `Refused` for one that it cannot apply."""
-        if said is None or not self.applies(place or b""):
-            return None
-        return selector(said, self.clients or "")
-
-    def wanted(self, subscription: Subscription, first: First) -> bool:
-        """Return whether the client wants a MESSAGE with these headers, which are said as it knows them."""
-        test = self._selector(subscription.destination, subscription.selector)
-        return test is None or test(first)
+    def wanted(self, subscription: Subscription, first: First, kept: Budget) -> bool:
+        """Return whether the client wants a MESSAGE with these headers, which are said as it knows them. The test of an
+        open subscription is `kept` for its next MESSAGEs, if there is room.
+        """
+        said, test = subscription.selector, subscription.test
+        if said is None or not self.applies(subscription.destination):
+            return True
+        if test is None:
+            test, cost = selector(said, self.clients or ""), PARSED * len(said)
+            if subscription.open and kept.size + cost <= kept.most:
+                kept.take(cost)
+                subscription.cost += cost
+                subscription.test = test
+        return test(first)
 
     def change_back(self, first: First, session: Session) -> Change:
         """Return what becomes of a broker's MESSAGE, without the names of places."""
