@@ -208,7 +208,7 @@ def test_after_the_end() -> None:
         assert not play.relay.session.subscriptions.selecting
 
 
-@pytest.mark.parametrize("most, read", [(1 << 26, 0), (1000, 1)], ids=["room", "none"])
+@pytest.mark.parametrize(("most", "read"), [(1 << 26, 0), (1000, 1)], ids=["room", "none"])
 def test_read_once(monkeypatch: pytest.MonkeyPatch, most: int, read: int) -> None:
     """A selector is read for the first MESSAGE, and kept as long as the subscription is open, where there is room."""
     known: list[bytes] = []
