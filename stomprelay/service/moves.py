@@ -12,7 +12,7 @@ from stomprelay.config import Config, ConfigError
 from stomprelay.config.table import read_file
 from stomprelay.journal.disk import replace
 from stomprelay.relay.inputs import Phased
-from stomprelay.relay.model.move import Move, Phase
+from stomprelay.relay.model.move import Kept, Move, Phase
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
@@ -29,8 +29,8 @@ SHOWN: Final = 20
 NEXT: Final = "next"
 BACK: Final = "back"
 
-Phases = Mapping[str, tuple[Phase, float]]
-"""The phase of each move, and when it began, by name."""
+Phases = Mapping[str, Kept]
+"""What is on disk of each move, by its name."""
 
 
 class NotNow(Exception):
@@ -171,8 +171,9 @@ class Moves(Service):
         """Begin a phase: write the file, then tell all sessions. Raises `NotNow`."""
         move, since = self._config.moves[name], self._clock() / 1e9
         if self._writes:
-            phases = {each.name: (each.phase, each.since) for each in self._config.moves.values()}
-            self._write({**phases, name: (phase, since)})
+            self._write(
+                {**{each.name: each.kept for each in self._config.moves.values()}, name: Kept(phase, since)}
+            )
         _log.info(
             "move {name}: {phase}, before {before}", name=name, phase=phase.value, before=move.phase.value
         )
@@ -199,17 +200,32 @@ class Moves(Service):
     def stop(self, name: str, since: float, reason: str) -> None:
         """Stop the phase that began at that time, because it goes wrong in another process. No reason: it does not."""
         move = self._config.moves.get(name)
-        if move is not None and move.since == since:
-            move.stopped = move.stopped or reason
+        if move is not None and move.since == since and reason and not move.stopped:
+            move.stopped = reason
+            self._keep(move)
+
+    def _keep(self, move: Move) -> None:
+        """Write that a phase is stopped, if it has not ended in a relay that took over. If this is not possible, the
+        next relay will find out anew.
+        """
+        if self._writes and self._config.moves_file is not None:
+            try:
+                if self.read(self._config).get(move.name, move.kept)[:2] == move.kept[:2]:
+                    self._write({move.name: move.kept})
+            except (NotNow, ConfigError) as error:
+                _log.error(
+                    "move {name}: it is not kept that it is stopped: {error}", name=move.name, error=error
+                )
 
     def _stopped(self, move: Move) -> None:
-        """A session stopped a move: log it, and let the other processes stop it."""
+        """A session stopped a move: log it, write it, and let the other processes stop it."""
         _log.warn(
             "move {name} is stopped in {phase}: {reason}",
             name=move.name,
             phase=move.phase.value,
             reason=visible(move.stopped),
         )
+        self._keep(move)
         if self._tell_parent is not None:
             self._tell_parent([f"STOPPED={json.dumps([move.name, move.since, move.stopped])}"])
 
@@ -281,13 +297,19 @@ class Moves(Service):
 
 
 def _said(phases: Phases) -> dict[str, Any]:
-    return {name: {"phase": phase.value, "since": since} for name, (phase, since) in phases.items()}
+    return {
+        name: {"phase": phase.value, "since": since, **({"stopped": stopped} if stopped else {})}
+        for name, (phase, since, stopped) in phases.items()
+    }
 
 
 def _phases(content: bytes) -> Phases:
     """Return the phases in a file's content. Raises `ValueError`."""
     try:
         said = json.loads(content)
-        return {name: (Phase(each["phase"]), float(each["since"])) for name, each in said.items()}
+        return {
+            name: Kept(Phase(each["phase"]), float(each["since"]), str(each.get("stopped", "")))
+            for name, each in said.items()
+        }
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ValueError("is not a file of phases that the relay has written") from None

@@ -1,5 +1,6 @@
 """A broker without selectors: the relay applies them, and settles what the client does not get."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from stomprelay.relay.model import mapping
 from stomprelay.relay.model.mapping import MapSettings
 from stomprelay.relay.model.profile import ACTIVEMQ, RABBITMQ
-from stomprelay.relay.model.selector import PARSED, selector
+from stomprelay.relay.model.selector import PARSED, First, selector
 from stomprelay.session.recent import COMPILED
 from tests.playbook import Cut, Playbook, in_all_cuts, in_all_pairs, joined
 from tests.relay.failing import found, started
@@ -212,7 +213,12 @@ def test_after_the_end() -> None:
 def test_read_once(monkeypatch: pytest.MonkeyPatch, most: int, read: int) -> None:
     """A selector is read for the first MESSAGE, and kept as long as the subscription is open, where there is room."""
     known: list[bytes] = []
-    monkeypatch.setattr(mapping, "selector", lambda *said: known.append(said[0]) or selector(*said))
+
+    def reading(said: bytes, product: str) -> Callable[[First], bool]:
+        known.append(said)
+        return selector(said, product)
+
+    monkeypatch.setattr(mapping, "selector", reading)
     with selecting() as play:
         assert play.relay.session is not None
         kept = play.relay.session.kept

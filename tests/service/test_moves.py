@@ -133,17 +133,25 @@ def test_who_stays(file: Path) -> None:
     assert posted(harness, move="orders", phase="new").status == 200
 
 
-def test_a_move_that_is_stopped(file: Path) -> None:
-    """It has no next phase, until one goes back."""
+def test_a_move_that_is_stopped(file: Path, log: list[str]) -> None:
+    """It has no next phase, also in the next relay, until one goes back."""
+    first = RelayHarness(moving(), moves_file=str(file))
+    posted(first, move="orders", phase="both")
+    first.config.moves["orders"].fault("it answered ERROR: no")
+    first.config.moves["orders"].fault("it answered ERROR: again")
     harness = RelayHarness(moving(), moves_file=str(file))
-    harness.config.moves["orders"].fault("it answered ERROR: no")
+    assert shown(harness)["phase"] == "both"
     answer = posted(harness, move="orders", phase="next")
     assert answer.status == 409
     assert (
         "orders is stopped: it answered ERROR: no; go back with `stomprelay move back orders`" in answer.text
     )
     posted(harness, move="orders", phase="shadow")
-    assert shown(harness)["stopped"] == ""
+    assert shown(harness)["stopped"] == shown(RelayHarness(moving(), moves_file=str(file)))["stopped"] == ""
+    file.unlink()
+    file.mkdir()
+    harness.config.moves["orders"].fault("it answered ERROR: no")
+    assert "it is not kept that it is stopped" in log[-1]
 
 
 def test_sessions_older_than_the_move(file: Path) -> None:

@@ -14,7 +14,7 @@ from stomprelay.config.config import COMMAND_LINE
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.move.compare import Compare
 from stomprelay.relay.model.listener import Match, Route
-from stomprelay.relay.model.move import Phase
+from stomprelay.relay.model.move import Kept, Phase
 from stomprelay.remote.commands import table
 from stomprelay.wire.errors import visible
 
@@ -102,7 +102,7 @@ def _compared(options: argparse.Namespace, config: Config) -> "Comparing":
     from stomprelay.service.run import chosen_reactor
 
     route, moves = _route(config, options.name)
-    phase, began = Moves.read(config).get(options.name, (Phase.OFF, 0.0))
+    phase, began, _ = Moves.read(config).get(options.name, Kept())
     if phase is not Phase.SHADOW:
         raise ConfigError(f"{options.name} is {phase.value}: copies are sent in the phase shadow")
     directory = options.journal or config.journal.directory

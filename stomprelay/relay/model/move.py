@@ -83,6 +83,14 @@ class Phase(Enum):
         return every[here + (there > here) - (there < here)]
 
 
+class Kept(NamedTuple):
+    """What is on disk of a move, as `Move.enter` takes it."""
+
+    phase: Phase = Phase.OFF
+    since: float = 0.0
+    stopped: str = ""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Move:
     """A move, as all sessions of a process share it. Sessions follow `phase` one by one, each phase in turn.
@@ -100,11 +108,15 @@ class Move:
     stopped: str = ""
     announce: Callable[["Move"], None] | None = None
 
-    def enter(self, phase: Phase, since: float) -> None:
+    @property
+    def kept(self) -> Kept:
+        """What has to outlive the process."""
+        return Kept(self.phase, self.since, self.stopped)
+
+    def enter(self, phase: Phase, since: float, stopped: str = "") -> None:
         """Begin a phase. Then tell all sessions by the input `Phased`."""
-        self.phase, self.since = phase, since
+        self.phase, self.since, self.stopped = phase, since, stopped
         self.copied = self.failed = 0
-        self.stopped = ""
 
     def fault(self, reason: str, count: int = 1) -> None:
         """Count something that went wrong at NEW. With a reason, the phase is `stopped`; the first reason is kept."""
