@@ -171,7 +171,8 @@ class DrainStatus(NamedTuple):
 
 class MoveStatus(NamedTuple):
     """A move, as a relay reports it: see `stomprelay move status`. `since`: seconds since 1970, 0 for never. `stays`:
-    some of the sessions that stay at OLD, each with the reason.
+    some of the sessions that stay at OLD, each with the reason. `away`: some of the durable subscribers that have not
+    been connected in this phase.
     """
 
     name: str
@@ -188,6 +189,7 @@ class MoveStatus(NamedTuple):
     failed: int
     stopped: str
     stays: list[list[str]]
+    away: list[str]
 
 
 class AdminClient:

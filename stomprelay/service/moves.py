@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -41,7 +42,7 @@ class MoveRow(NamedTuple):
     """A move, as it is shown. `to`: the upstream NEW. `since`: see `Move`. `sessions`: those of its listeners.
     `followed`: how many of them have followed it to this phase. `staying`: how many stay at OLD, because NEW cannot be
     had; `stays` has some of them by name, each with the reason. `older`: how many are older than its table. `old`: the
-    upstream OLD; by routes there may be several.
+    upstream OLD; by routes there may be several. `away`: see `Move`; some of them.
     """
 
     name: str
@@ -58,6 +59,7 @@ class MoveRow(NamedTuple):
     failed: int
     stopped: str
     old: str = ""
+    away: Sequence[str] = ()
 
     @property
     def waiting(self) -> int:
@@ -84,7 +86,7 @@ class MoveRow(NamedTuple):
 
     def chosen(self, order: str) -> Phase:
         """Return the phase that an order means: `next`, `back`, or the phase's name. Raises `NotNow`: `next` is refused
-        while a session has not followed to where SENDs are about to go, or the move is stopped.
+        while a session or a durable subscriber has not followed to where SENDs are about to go, or the move is stopped.
         """
         here = Phase(self.phase)
         if order not in (NEXT, BACK):
@@ -99,6 +101,12 @@ class MoveRow(NamedTuple):
         if self.stopped:
             raise NotNow(
                 f"{self.name} is stopped: {self.stopped}; go back with `stomprelay move back {self.name}`"
+            )
+        if self.away:
+            raise NotNow(
+                f"durable subscribers have not been connected since {self.name} is {self.phase}: "
+                f"{', '.join(self.away)}; "
+                f"`stomprelay move to {self.name} {phase.value}` does not wait for them"
             )
         left = {"waiting": self.waiting, "staying at OLD": self.staying, "older than the move": self.older}
         missing = ", ".join(f"{count} {what}" for what, count in left.items() if count)
@@ -121,7 +129,7 @@ def summed(own: Iterable[MoveRow], others: Iterable[MoveRow]) -> tuple[MoveRow, 
 
 class Moves(Service):
     """The moves in a configuration. Their phases are read from its `moves_file`. Raises `ConfigError`. `writes`: this
-    process writes the file. `clock`: ns since 1970. `tell` gets a notice when a move is stopped here, see `Inherited`.
+    process writes the file. `clock`: ns since 1970. `tell` gets a notice of what is `announced` here, see `Inherited`.
     """
 
     def __init__(
@@ -142,6 +150,8 @@ class Moves(Service):
         self._config = config
         self._told: list[RelayDriver] = []
         self._later: Any = None
+        self._unkept: set[Move] = set()
+        self._keeps: Any = None
         self.change(config, self.read(config))
 
     # Configuration
@@ -161,7 +171,7 @@ class Moves(Service):
         known = set() if config is self._config else set(self._config.moves.values())
         self._config = config
         for name, move in config.moves.items():
-            move.announce = self._stopped
+            move.announce = self._announced
             if move not in known and name in phases:
                 move.enter(*phases[name])
 
@@ -171,9 +181,9 @@ class Moves(Service):
         """Begin a phase: write the file, then tell all sessions. Raises `NotNow`."""
         move, since = self._config.moves[name], self._clock() / 1e9
         if self._writes:
-            self._write(
-                {**{each.name: each.kept for each in self._config.moves.values()}, name: Kept(phase, since)}
-            )
+            begun = copy(move)
+            begun.enter(phase, since)
+            self._write({**{each.name: each.kept for each in self._config.moves.values()}, name: begun.kept})
         _log.info(
             "move {name}: {phase}, before {before}", name=name, phase=phase.value, before=move.phase.value
         )
@@ -204,30 +214,43 @@ class Moves(Service):
             move.stopped = reason
             self._keep(move)
 
-    def _keep(self, move: Move) -> None:
-        """Write that a phase is stopped, if it has not ended in a relay that took over. If this is not possible, the
-        next relay will find out anew.
-        """
-        if self._writes and self._config.moves_file is not None:
-            try:
-                if self.read(self._config).get(move.name, move.kept)[:2] == move.kept[:2]:
-                    self._write({move.name: move.kept})
-            except (NotNow, ConfigError) as error:
-                _log.error(
-                    "move {name}: it is not kept that it is stopped: {error}", name=move.name, error=error
-                )
+    def met(self, name: str, since: float, subscriber: str, there: bool | None) -> None:
+        """Record a durable subscriber of another process; see `Move`. `since`: when the phase began in which it was."""
+        move = self._config.moves.get(name)
+        if move is not None:
+            move.met(subscriber, there and move.since == since)
 
-    def _stopped(self, move: Move) -> None:
-        """A session stopped a move: log it, write it, and let the other processes stop it."""
-        _log.warn(
-            "move {name} is stopped in {phase}: {reason}",
-            name=move.name,
-            phase=move.phase.value,
-            reason=visible(move.stopped),
-        )
-        self._keep(move)
+    def _keep(self, *moves: Move) -> None:
+        """Write what changed in phases that have not ended in a relay that took over. If this is not possible, the next
+        relay will find it out anew.
+        """
+        moves, self._unkept = (*self._unkept, *moves), set()
+        if self._writes and self._config.moves_file is not None and moves:
+            try:
+                before = self.read(self._config)
+                same = [each for each in moves if before.get(each.name, each.kept)[:2] == each.kept[:2]]
+                self._write({each.name: each.kept for each in same})
+            except (NotNow, ConfigError) as error:
+                _log.error("what became of moves is not kept: {error}", error=error)
+
+    def _announced(self, move: Move, subscriber: str) -> None:
+        """A session stopped a move, or met a durable subscriber: keep that, and tell the other processes."""
+        if subscriber:
+            self._unkept.add(move)
+            if self._keeps is None or not self._keeps.active():
+                self._keeps = self._runtime.reactor.callLater(AGAIN, self._keep)
+        else:
+            _log.warn(
+                "move {name} is stopped in {phase}: {reason}",
+                name=move.name,
+                phase=move.phase.value,
+                reason=visible(move.stopped),
+            )
+            self._keep(move)
         if self._tell_parent is not None:
-            self._tell_parent([f"STOPPED={json.dumps([move.name, move.since, move.stopped])}"])
+            there = move.durable.get(subscriber)
+            said = [move.name, move.since, *([subscriber, there] if subscriber else [move.stopped])]
+            self._tell_parent([f"{'MET' if subscriber else 'STOPPED'}={json.dumps(said)}"])
 
     def tell(self) -> None:
         """Tell all sessions to follow."""
@@ -257,10 +280,12 @@ class Moves(Service):
             self._later = self._runtime.reactor.callLater(wait, self._tell)
 
     def stopService(self) -> None:
-        """Tell no more sessions."""
+        """Tell no more sessions, and write what is not yet on disk."""
         super().stopService()
-        if self._later is not None and self._later.active():
-            self._later.cancel()
+        for each in (self._later, self._keeps):
+            if each is not None and each.active():
+                each.cancel()
+        self._keep()
 
     # What is shown
 
@@ -292,24 +317,32 @@ class Moves(Service):
                 followed += standing[0]
         return MoveRow(
             name, pattern, route.upstream.name, move.phase.value, move.since, count, followed, len(stays), older,
-            stays[:SHOWN], move.copied, move.failed, move.stopped, old,
+            stays[:SHOWN], move.copied, move.failed, move.stopped, old, _some(move.away),
         )  # fmt: skip
 
 
+def _some(names: list[str]) -> list[str]:
+    left = len(names) - SHOWN
+    return [*names[:SHOWN], f"and {left} more"] if left > 0 else names
+
+
 def _said(phases: Phases) -> dict[str, Any]:
+    found = {name: {**kept._asdict(), "phase": kept.phase.value} for name, kept in phases.items()}
     return {
-        name: {"phase": phase.value, "since": since, **({"stopped": stopped} if stopped else {})}
-        for name, (phase, since, stopped) in phases.items()
+        name: {key: value for key, value in each.items() if value or key == "since"}
+        for name, each in found.items()
     }
 
 
 def _phases(content: bytes) -> Phases:
     """Return the phases in a file's content. Raises `ValueError`."""
     try:
-        said = json.loads(content)
-        return {
-            name: Kept(Phase(each["phase"]), float(each["since"]), str(each.get("stopped", "")))
-            for name, each in said.items()
-        }
+        return {name: _kept(**said) for name, said in json.loads(content).items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ValueError("is not a file of phases that the relay has written") from None
+
+
+def _kept(phase: str, since: float, stopped: str = "", durable: Mapping[str, bool] = {}, **_: object) -> Kept:
+    return Kept(
+        Phase(phase), float(since), str(stopped), {name: there is True for name, there in durable.items()}
+    )

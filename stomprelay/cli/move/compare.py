@@ -102,7 +102,7 @@ def _compared(options: argparse.Namespace, config: Config) -> "Comparing":
     from stomprelay.service.run import chosen_reactor
 
     route, moves = _route(config, options.name)
-    phase, began, _ = Moves.read(config).get(options.name, Kept())
+    phase, began, *_ = Moves.read(config).get(options.name, Kept())
     if phase is not Phase.SHADOW:
         raise ConfigError(f"{options.name} is {phase.value}: copies are sent in the phase shadow")
     directory = options.journal or config.journal.directory

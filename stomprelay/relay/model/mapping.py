@@ -28,12 +28,14 @@ from stomprelay.relay.model.names import LONGEST, NO_NAMES, NameMap, NameRow, Pa
 from stomprelay.relay.model.selector import PARSED, First, selector
 from stomprelay.session.session import Budget, Session
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE, Subscription
+from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import (
     ACK,
     ACK_HEADER,
     CLIENT_COMMANDS,
     DESTINATION,
+    ID,
     MESSAGE,
     NACK,
     SELECTOR,
@@ -505,6 +507,21 @@ _DURABLE: Final[dict[str | None, tuple[bytes, ...]]] = {
     ARTEMIS: (b"durable-subscription-name", b"durable-subscriber-name", _ACTIVEMQS),
 }
 
+
+def durable(headers: Headers, client_id: bytes, place: bytes) -> str:
+    """Return a durable subscription to a place by the client's name and its own, for an operator; "" for another one.
+    `headers`: those of SUBSCRIBE, or of the UNSUBSCRIBE that ends it, in the words of any product.
+    """
+    first = dict(reversed(headers)).get
+    name = next((said for each in _DURABLE[ARTEMIS] if (said := first(each)) is not None), None)
+    if name is None and b"true" in (first(b"durable"), first(b"persistent")):
+        name = b"%b on %b" % (first(ID) or b"", place)  # at RabbitMQ it has no name of its own
+    if name is None or place.startswith(b"/queue/"):
+        return ""
+    return (b"%b: %b" % (client_id, name))[:_LONGEST].decode("utf-8", "backslashreplace")
+
+
+_LONGEST: Final = 256
 _CONSUMER: Final = Pattern("/queue/Consumer.{consumer}.VirtualTopic.{topic}")
 _TOPIC: Final = Pattern("/topic/VirtualTopic.{topic}")
 _VIRTUAL: Final = {

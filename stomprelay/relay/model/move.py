@@ -1,7 +1,7 @@
 """A move of destinations from one upstream to another, in phases."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -89,6 +89,11 @@ class Kept(NamedTuple):
     phase: Phase = Phase.OFF
     since: float = 0.0
     stopped: str = ""
+    durable: Mapping[str, bool] = {}
+
+
+MOST: Final = 1000
+"""How many durable subscribers of a move are known."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -96,8 +101,9 @@ class Move:
     """A move, as all sessions of a process share it. Sessions follow `phase` one by one, each phase in turn.
 
     `since`: when the phase began, in seconds since 1970. `copied`: SENDs that NEW got a copy of in this phase.
-    `failed`: copies that failed, and errors of NEW. `stopped`: why the phase goes wrong; "" if it does not. `announce`
-    is called when a session stops the phase.
+    `failed`: copies that failed, and errors of NEW. `stopped`: why the phase goes wrong; "" if it does not. `durable`:
+    the durable subscribers that were connected since the move began, and whether each was at OLD and at NEW in this
+    phase. `announce` is called when a session stops the phase, and with a durable subscriber when that changes.
     """
 
     name: str
@@ -106,17 +112,43 @@ class Move:
     copied: int = 0
     failed: int = 0
     stopped: str = ""
-    announce: Callable[["Move"], None] | None = None
+    durable: dict[str, bool] = field(default_factory=dict)
+    announce: Callable[["Move", str], None] | None = None
 
     @property
     def kept(self) -> Kept:
         """What has to outlive the process."""
-        return Kept(self.phase, self.since, self.stopped)
+        return Kept(self.phase, self.since, self.stopped, self.durable)
 
-    def enter(self, phase: Phase, since: float, stopped: str = "") -> None:
-        """Begin a phase. Then tell all sessions by the input `Phased`."""
+    def enter(
+        self, phase: Phase, since: float, stopped: str = "", durable: Mapping[str, bool] | None = None
+    ) -> None:
+        """Begin a phase, or go on with one. Then tell all sessions by the input `Phased`."""
         self.phase, self.since, self.stopped = phase, since, stopped
         self.copied = self.failed = 0
+        known = {} if phase is Phase.OFF else dict.fromkeys(self.durable, False)
+        self.durable = known if durable is None else {**durable}
+
+    @property
+    def away(self) -> list[str]:
+        """The durable subscribers that must be connected before the next phase, if that lets OLD or NEW go."""
+        return (
+            [each for each, there in self.durable.items() if not there]
+            if self.phase in (Phase.BOTH, Phase.NEW)
+            else []
+        )
+
+    def met(self, subscriber: str, there: bool | None) -> None:
+        """Record a durable subscriber; see `durable`. None: it has ended its subscription."""
+        known = self.durable.get(subscriber)
+        if known is there or (known and there is False) or (known is None and len(self.durable) >= MOST):
+            return
+        if there is None:
+            del self.durable[subscriber]
+        else:
+            self.durable[subscriber] = there
+        if self.announce is not None:
+            self.announce(self, subscriber)
 
     def fault(self, reason: str, count: int = 1) -> None:
         """Count something that went wrong at NEW. With a reason, the phase is `stopped`; the first reason is kept."""
@@ -124,4 +156,4 @@ class Move:
         if reason and not self.stopped:
             self.stopped = reason
             if self.announce is not None:
-                self.announce(self)
+                self.announce(self, "")
