@@ -495,6 +495,8 @@ _UNKNOWN_REPLIES: Final = re.compile(
     rb"/(?!(?:queue|topic|temp-queue|temp-topic|amq/queue|exchange|reply-queue)/).*|[^/]+/.*", re.DOTALL
 )
 _TOPICS: Final = re.compile(rb"/(?:topic|exchange)/.+", re.DOTALL)
+HYPHENS: Final = "hyphenated-selectors"
+_HYPHENATED: Final = re.compile(rb"(?:(?:no_)?%b)*hyphenated_props:.*" % CONVERSION, re.DOTALL)
 DURABLE: Final = "durable-subscriptions"
 _UNENDED: Final = {
     (ARTEMIS, ACTIVEMQ): "the broker ends a durable subscription only after its consumer",
@@ -670,6 +672,9 @@ def _rows(
     if (clients, product) in _UNENDED and DURABLE not in ignore:
         why = _UNENDED[clients, product]
         lacks += [Lack((UNSUBSCRIBE,), DURABLE, why, each) for each in _DURABLE[clients]]
+    if (clients, product) == (ARTEMIS, ACTIVEMQ) and HYPHENS not in ignore:
+        why = "the broker knows no hyphenated_props:, and reads a hyphen in a name as a minus"
+        lacks.append(Lack((SUBSCRIBE,), HYPHENS, why, SELECTOR, values=_HYPHENATED))
     for place in PLACES:
         if place.product == clients and product in place.lacking and place.name not in ignore:
             lacks.append(Lack(place.commands, place.name, place.why, places=place.pattern))
@@ -695,6 +700,7 @@ _EXACT: Final = {(ARTEMIS, ACTIVEMQ): DISCARD, (ARTEMIS, RABBITMQ): DISCARD}
 IGNORED: Final = frozenset(
     {
         DURABLE,
+        HYPHENS,
         REPLIES,
         SUBSCRIBED,
         "cumulative-acks",

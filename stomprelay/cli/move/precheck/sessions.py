@@ -30,6 +30,7 @@ def read(
             if concerns(row["listener"], None):
                 count += 1
                 clients.add(_client(row))
+                report.connects.opened(row["session"], b"", (row["client_id"] or "").encode())
                 _add(row, judge, concerns, report, old)
         except (LookupError, TypeError, AttributeError, ValueError):
             raise AdminError("the relay does not show subscriptions: is it of an older version?") from None
@@ -38,7 +39,11 @@ def read(
         f"{count} session{'' if count == 1 else 's'} of {len(clients)} client{'' if len(clients) == 1 else 's'}"
         " now: subscriptions and the latest destinations of SENDs"
     )
-    report.unlooked.append("headers of SENDs, NACKs and transactions of the sessions that run now")
+    for row in rows:
+        report.add(_client(row), report.connects.left(row["session"]), SOURCE)
+    report.unlooked.append(
+        "headers of SENDs, NACKs, transactions and virtual hosts of the sessions that run now"
+    )
     if missing:
         report.open.append(f"{' and '.join(sorted(missing))} of the relay did not answer")
 
