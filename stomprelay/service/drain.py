@@ -291,6 +291,7 @@ class Comparing(Performing):
     ) -> None:
         clock = time.monotonic
         super().__init__(reactor, clock, {End.NEW: Door(reactor, clock, new, "compare", records)})
+        self._several = len(new.brokers) > 1
         self.follower = Follower(directory, since)
         self._records = records
         self._found: Iterator[Record] = iter(())
@@ -303,6 +304,11 @@ class Comparing(Performing):
             epoch=time.time() - clock(),
             seconds=seconds,
         )
+
+    @property
+    def only(self) -> str:
+        """The broker from which copies were taken, if NEW has others; otherwise nothing."""
+        return f"{self._doors[End.NEW].broker}" if self._several else ""
 
     def start(self) -> None:
         """Begin. Raises `CannotStart` if there is no folder for `records`."""

@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     core, damages = done.core, done.follower.damages
     if not core.reason and not core.comparison.counts:
         core.reason = "no copy came, and the journal has no SEND of the move in this time"
-    for line in [_told(core, damages)] if options.json else _lines(core, damages):
+    for line in [_told(core, damages, done.only)] if options.json else _lines(core, damages, done.only):
         print(line)
     if core.reason:
         print(f"stomprelay: not compared: {core.reason}", file=sys.stderr)
@@ -149,7 +149,7 @@ def _route(config: Config, name: str) -> tuple[Route, Callable[[str, str], bool]
     return routes[0], moves
 
 
-def _lines(core: Compare, damages: int) -> Iterator[str]:
+def _lines(core: Compare, damages: int, only: str = "") -> Iterator[str]:
     counts = core.comparison.counts
     rows = [
         (
@@ -171,11 +171,13 @@ def _lines(core: Compare, damages: int) -> Iterator[str]:
         "places of the journal are damaged": damages,
     }
     yield from [f"{count} {what}" for what, count in notes.items() if count]
+    if only:
+        yield f"NEW has other brokers than {only}: copies that are in queues of their own count as missing"
     if not core.reason:
         yield "both sides are the same" if core.comparison.equal else "the sides are not the same"
 
 
-def _told(core: Compare, damages: int) -> str:
+def _told(core: Compare, damages: int, only: str = "") -> str:
     return json.dumps(
         {
             "same": not core.reason and core.comparison.equal,
@@ -185,5 +187,6 @@ def _told(core: Compare, damages: int) -> str:
             "unknown": core.comparison.unknown,
             "uncompared": core.comparison.uncompared,
             "damages": damages,
+            "only": only,
         }
     )
