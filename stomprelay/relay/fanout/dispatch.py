@@ -208,7 +208,8 @@ class Dispatch:
         self._tell_each(way.subscribed, frame, receipt)
         if id is not None and self._router.forks:
             self._subscribed[id] = way.subscribed
-        self._met(frame.headers(self._session.dialect), way)
+        if way.move is not None:
+            self._met(frame.headers(self._session.dialect), way)
 
     def _unsubscribe(self, frame: Frame, receipt: bytes | None) -> None:
         id = self._header(frame, ID)
