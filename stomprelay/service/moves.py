@@ -228,29 +228,36 @@ class Moves(Service):
         if self._writes and self._config.moves_file is not None and moves:
             try:
                 before = self.read(self._config)
-                same = [each for each in moves if before.get(each.name, each.kept)[:2] == each.kept[:2]]
-                self._write({each.name: each.kept for each in same})
+                self._write(
+                    {
+                        each.name: each.kept
+                        for each in moves
+                        if self._config.moves.get(each.name) is each
+                        and before.get(each.name, each.kept)[:2] == each.kept[:2]
+                    }
+                )
             except (NotNow, ConfigError) as error:
                 _log.error("what became of moves is not kept: {error}", error=error)
 
     def _announced(self, move: Move, subscriber: str) -> None:
-        """A session stopped a move, or met a durable subscriber: keep that, and tell the other processes."""
-        if subscriber:
-            self._unkept.add(move)
-            if self._keeps is None or not self._keeps.active():
-                self._keeps = self._runtime.reactor.callLater(AGAIN, self._keep)
-        else:
+        """A session stopped a move, or met a durable subscriber: keep that, or tell the process that does."""
+        if not subscriber:
             _log.warn(
                 "move {name} is stopped in {phase}: {reason}",
                 name=move.name,
                 phase=move.phase.value,
                 reason=visible(move.stopped),
             )
-            self._keep(move)
         if self._tell_parent is not None:
             there = move.durable.get(subscriber)
             said = [move.name, move.since, *([subscriber, there] if subscriber else [move.stopped])]
             self._tell_parent([f"{'MET' if subscriber else 'STOPPED'}={json.dumps(said)}"])
+        elif not subscriber:
+            self._keep(move)
+        else:
+            self._unkept.add(move)
+            if self._keeps is None or not self._keeps.active():
+                self._keeps = self._runtime.reactor.callLater(AGAIN, self._keep)
 
     def tell(self) -> None:
         """Tell all sessions to follow."""

@@ -626,6 +626,8 @@ def test_a_durable_subscriber_in_one_worker(reactor: ProcessReactor, worker: Wor
     own, other = (each.config.moves["orders"] for each in harnesses)
     for name, there in (("a=\n", True), ("b", False), ("c", False), ("c", None)):
         other.met(name, there)
+    own.met("d", there=False)
+    other.met("d", None)
     for each in notices:
         reactor.tells(each)
     assert own.durable == {"a=\n": True, "b": False}

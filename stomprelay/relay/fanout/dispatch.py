@@ -11,7 +11,7 @@ from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
 from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target, Way
 from stomprelay.relay.model.mapping import durable
-from stomprelay.relay.model.move import COPY, Mark, Move, Phase
+from stomprelay.relay.model.move import COPY, Mark, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.session import Session, cost
@@ -224,7 +224,7 @@ class Dispatch:
             placed = self._placed_at(id, self._header(frame, DESTINATION) or b"")
             place = next((each.destination for _, each in placed), b"")
             ended = durable(frame.headers(self._session.dialect), self._session.client_id, place)
-            for move in self._router.phases:
+            for move in self._router.phases if ended else ():
                 move.met(ended, None)
         self._tell_each([each for each in targets if each.live] or [self._router.main], frame, receipt)
 
@@ -280,7 +280,7 @@ class Dispatch:
     def _met(self, headers: Headers, way: Way) -> None:
         """Record a subscription in the move of its destination, if it is durable."""
         move = way.move
-        if move is None or move.phase is Phase.OFF or self._router.phases[move] is not move.phase:
+        if move is None or self._router.phases[move] is not move.phase:
             return
         first = dict(reversed(headers)).get
         place = first(DESTINATION) or b""

@@ -29,7 +29,7 @@ from stomprelay.relay.model.selector import PARSED, First, selector
 from stomprelay.session.session import Budget, Session
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE, Subscription
 from stomprelay.wire.dialect import Headers
-from stomprelay.wire.errors import Refused
+from stomprelay.wire.errors import Refused, visible
 from stomprelay.wire.names import (
     ACK,
     ACK_HEADER,
@@ -520,7 +520,7 @@ def durable(headers: Headers, client_id: bytes, place: bytes) -> str:
         name = b"%b on %b" % (first(ID) or b"", place)  # at RabbitMQ it has no name of its own
     if name is None or place.startswith(b"/queue/"):
         return ""
-    return (b"%b: %b" % (client_id, name))[:_LONGEST].decode("utf-8", "backslashreplace")
+    return visible((b"%b: %b" % (client_id, name))[:_LONGEST].decode("utf-8", "backslashreplace"))
 
 
 _LONGEST: Final = 256

@@ -132,19 +132,18 @@ class Move:
     @property
     def away(self) -> list[str]:
         """The durable subscribers that must be connected before the next phase, if that lets OLD or NEW go."""
-        return (
-            [each for each, there in self.durable.items() if not there]
-            if self.phase in (Phase.BOTH, Phase.NEW)
-            else []
-        )
+        between = self.phase in (Phase.BOTH, Phase.NEW)
+        return [each for each, there in self.durable.items() if between and not there]
 
     def met(self, subscriber: str, there: bool | None) -> None:
         """Record a durable subscriber; see `durable`. None: it has ended its subscription."""
-        known = self.durable.get(subscriber)
-        if known is there or (known and there is False) or (known is None and len(self.durable) >= MOST):
+        if self.phase is Phase.OFF:
             return
+        known = self.durable.get(subscriber)
         if there is None:
-            del self.durable[subscriber]
+            self.durable.pop(subscriber, None)  # another process may know it
+        elif known or known is there or (known is None and len(self.durable) >= MOST):
+            return
         else:
             self.durable[subscriber] = there
         if self.announce is not None:
