@@ -4,14 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
+from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.cli import main
 from stomprelay.cli.move import compare
 from stomprelay.move.compare import Compare
+from stomprelay.move.consumer import End
 from stomprelay.relay.model.group import Group
 from stomprelay.relay.model.move import Mark
 from stomprelay.relay.model.profile import GENERIC
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.service.drain import Comparing
+from stomprelay.wire.frame import Limits
+from tests.service.harness import failover, movable
 
 CONFIG = """
 moves_file = "moves.json"
@@ -67,5 +72,18 @@ def test_the_lines() -> None:
         "1 places of the journal are damaged",
         "the sides are not the same",
     ]
+    assert [*compare._lines(core, 0, "tcp://b:1")][-2:] == [
+        "NEW has other brokers than tcp://b:1: copies that are in queues of their own count as missing",
+        "the sides are not the same",
+    ]
     told = json.loads(compare._told(core, 0))
     assert (told["same"], told["others"], told["counts"][0]["other"]) == (False, {"/queue/a": 2}, 1)
+
+
+def test_a_list_of_brokers(tmp_path: Path) -> None:
+    """It is said from which of them the copies come."""
+    for numbers, only in ([1], ""), ([1, 2], "tcp://192.0.2.1:61613"):
+        new, moves = movable(failover(*numbers)), lambda *_: True
+        found = Comparing(MemoryReactorClock(), new, str(tmp_path), 0, None, [], moves, 1.0)
+        found._doors[End.NEW].broker = new.brokers[0]
+        assert found.only == only

@@ -84,9 +84,9 @@ def test_all_brokers(relay: Relay) -> None:
 
 
 def test_moves(relay: Relay) -> None:
-    """A table, why a move is stopped, and who stays; an order is answered with the move alone."""
+    """A table, why a move is stopped, who stays and who is away; an order is answered with the move alone."""
     one = MoveRow(
-        "orders", "prefix /q", "new", "off", 0.0, 3, 1, 1, 0, 5, 6, "it is full", [["relay-1", "no"]]
+        "orders", "prefix /q", "new", "off", 0.0, 3, 1, 1, 0, 5, 6, "it is full", [["relay-1", "no"]], "", ["me: s"]
     )
     relay.answer("/moves", json.dumps({"moves": [one.shown, one._replace(name="b").shown]}).encode())
     lines = printed(relay, moves)
@@ -106,9 +106,10 @@ def test_moves(relay: Relay) -> None:
         "5",
         "6",
     ]
-    assert lines[3:5] == [
+    assert lines[3:6] == [
         "orders: stopped: it is full; go back with `stomprelay move back orders`",
         "orders: relay-1 stays at OLD: no",
+        "orders: not connected since it is off: me: s",
     ]
     said: list[str] = []
     assert move(AdminClient(relay.place), "b", "next", said.append, as_json=True) == 0

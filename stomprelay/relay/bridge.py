@@ -433,7 +433,7 @@ def _passes_over(bridge: "Bridge", frame: Frame, mapped: Edit, session: Session)
         return known[name] if name in known else frame.header(name, source)
 
     subscription = session.subscriptions.delivered(first(SUBSCRIPTION), first(DESTINATION) or b"")
-    if subscription is None or spoken.wanted(subscription, first):
+    if subscription is None or spoken.wanted(subscription, first, session.kept):
         return False
     session.counters["messages_filtered"] += 1
     settle(frame, subscription, source, session)

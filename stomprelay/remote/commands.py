@@ -236,6 +236,8 @@ def _print_moves(found: Iterable[MoveRow], print_line: PrintLine, *, as_json: bo
             )
         for session, reason in row.stays:
             print_line(f"{visible(row.name)}: {visible(session)} stays at OLD: {visible(reason)}")
+        for subscriber in row.away:
+            print_line(f"{visible(row.name)}: not connected since it is {row.phase}: {visible(subscriber)}")
 
 
 def _moment(since: float) -> str:

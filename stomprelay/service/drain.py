@@ -255,10 +255,16 @@ class Comparing(Performing):
         seconds: float,
     ) -> None:
         super().__init__(reactor, {End.NEW: new}, "compare", records)
+        self._several = len(new.brokers) > 1
         self.follower = Follower(directory, since)
         self._records = records
         self._found: Iterator[Record] = iter(())
         self.core = Compare(destinations, moves, new, self.profile, epoch=self.epoch, seconds=seconds)
+
+    @property
+    def only(self) -> str:
+        """The broker from which copies were taken, if NEW has others; otherwise nothing."""
+        return f"{self._doors[End.NEW].broker}" if self._several else ""
 
     def start(self) -> None:
         """Begin. Raises `CannotStart` if there is no folder for `records`."""

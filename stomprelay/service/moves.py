@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from stomprelay.config.table import read_file
 from stomprelay.journal.disk import replace
 from stomprelay.relay.inputs import Phased
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.move import SHOWN, Move, MoveRow, NotNow, Phase
+from stomprelay.relay.model.move import SHOWN, Kept, Move, MoveRow, NotNow, Phase
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
@@ -25,8 +26,8 @@ LONGEST: Final = 0.01
 """Seconds of a turn of the reactor in which sessions are told of a phase."""
 AGAIN: Final = 1.0
 """Seconds until sessions that have not followed are told again."""
-Phases = Mapping[str, tuple[Phase, float]]
-"""The phase of each move, and when it began, by name."""
+Phases = Mapping[str, Kept]
+"""What is on disk of each move, by its name."""
 
 
 def summed(own: Iterable[MoveRow], others: Iterable[MoveRow]) -> tuple[MoveRow, ...]:
@@ -40,7 +41,7 @@ def summed(own: Iterable[MoveRow], others: Iterable[MoveRow]) -> tuple[MoveRow, 
 
 class Moves(Service):
     """The moves in a configuration. Their phases are read from its `moves_file`. Raises `ConfigError`. `writes`: this
-    process writes the file. `clock`: ns since 1970. `tell` gets a notice when a move is stopped here, see `Inherited`.
+    process writes the file. `clock`: ns since 1970. `tell` gets a notice of what is `announced` here, see `Inherited`.
     """
 
     def __init__(
@@ -61,6 +62,8 @@ class Moves(Service):
         self._config = config
         self._told: list[RelayDriver] = []
         self._later: Any = None
+        self._unkept: set[Move] = set()
+        self._keeps: Any = None
         self.change(config, self.read(config))
 
     # Configuration
@@ -80,7 +83,7 @@ class Moves(Service):
         known = set() if config is self._config else set(self._config.moves.values())
         self._config = config
         for name, move in config.moves.items():
-            move.announce = self._stopped
+            move.announce = self._announced
             if move not in known and name in phases:
                 move.enter(*phases[name])
 
@@ -90,8 +93,9 @@ class Moves(Service):
         """Begin a phase: write the file, then tell all sessions. Raises `NotNow`."""
         move, since = self._config.moves[name], self._clock() / 1e9
         if self._writes:
-            phases = {each.name: (each.phase, each.since) for each in self._config.moves.values()}
-            self._write({**phases, name: (phase, since)})
+            begun = copy(move)
+            begun.enter(phase, since)
+            self._write({**{each.name: each.kept for each in self._config.moves.values()}, name: begun.kept})
         _log.info(
             "move {name}: {phase}, before {before}", name=name, phase=phase.value, before=move.phase.value
         )
@@ -118,19 +122,54 @@ class Moves(Service):
     def stop(self, name: str, since: float, reason: str) -> None:
         """Stop the phase that began at that time, because it goes wrong in another process. No reason: it does not."""
         move = self._config.moves.get(name)
-        if move is not None and move.since == since:
-            move.stopped = move.stopped or reason
+        if move is not None and move.since == since and reason and not move.stopped:
+            move.stopped = reason
+            self._keep(move)
 
-    def _stopped(self, move: Move) -> None:
-        """A session stopped a move: log it, and let the other processes stop it."""
-        _log.warn(
-            "move {name} is stopped in {phase}: {reason}",
-            name=move.name,
-            phase=move.phase.value,
-            reason=visible(move.stopped),
-        )
+    def met(self, name: str, since: float, subscriber: str, there: bool | None) -> None:
+        """Record a durable subscriber of another process; see `Move`. `since`: when the phase began in which it was."""
+        move = self._config.moves.get(name)
+        if move is not None:
+            move.met(subscriber, there and move.since == since)
+
+    def _keep(self, *moves: Move) -> None:
+        """Write what changed in phases that have not ended in a relay that took over. If this is not possible, the next
+        relay will find it out anew.
+        """
+        moves, self._unkept = (*self._unkept, *moves), set()
+        if self._writes and self._config.moves_file is not None and moves:
+            try:
+                before = self.read(self._config)
+                self._write(
+                    {
+                        each.name: each.kept
+                        for each in moves
+                        if self._config.moves.get(each.name) is each
+                        and before.get(each.name, each.kept)[:2] == each.kept[:2]
+                    }
+                )
+            except (NotNow, ConfigError) as error:
+                _log.error("what became of moves is not kept: {error}", error=error)
+
+    def _announced(self, move: Move, subscriber: str) -> None:
+        """A session stopped a move, or met a durable subscriber: keep that, or tell the process that does."""
+        if not subscriber:
+            _log.warn(
+                "move {name} is stopped in {phase}: {reason}",
+                name=move.name,
+                phase=move.phase.value,
+                reason=visible(move.stopped),
+            )
         if self._tell_parent is not None:
-            self._tell_parent([f"STOPPED={json.dumps([move.name, move.since, move.stopped])}"])
+            there = move.durable.get(subscriber)
+            said = [move.name, move.since, *([subscriber, there] if subscriber else [move.stopped])]
+            self._tell_parent([f"{'MET' if subscriber else 'STOPPED'}={json.dumps(said)}"])
+        elif not subscriber:
+            self._keep(move)
+        else:
+            self._unkept.add(move)
+            if self._keeps is None or not self._keeps.active():
+                self._keeps = self._runtime.reactor.callLater(AGAIN, self._keep)
 
     def tell(self) -> None:
         """Tell all sessions to follow."""
@@ -158,10 +197,12 @@ class Moves(Service):
             self._later = self._runtime.reactor.callLater(wait, self._tell)
 
     def stopService(self) -> None:
-        """Tell no more sessions."""
+        """Tell no more sessions, and write what is not yet on disk."""
         super().stopService()
-        if self._later is not None and self._later.active():
-            self._later.cancel()
+        for each in (self._later, self._keeps):
+            if each is not None and each.active():
+                each.cancel()
+        self._keep()
 
     # What is shown
 
@@ -193,18 +234,32 @@ class Moves(Service):
                 followed += standing[0]
         return MoveRow(
             name, pattern, route.upstream.name, move.phase.value, move.since, count, followed, len(stays), older,
-            move.copied, move.failed, move.stopped, stays[:SHOWN], old,
+            move.copied, move.failed, move.stopped, stays[:SHOWN], old, _some(move.away),
         )  # fmt: skip
 
 
+def _some(names: list[str]) -> list[str]:
+    left = len(names) - SHOWN
+    return [*names[:SHOWN], f"and {left} more"] if left > 0 else names
+
+
 def _said(phases: Phases) -> dict[str, Any]:
-    return {name: {"phase": phase.value, "since": since} for name, (phase, since) in phases.items()}
+    found = {name: {**kept._asdict(), "phase": kept.phase.value} for name, kept in phases.items()}
+    return {
+        name: {key: value for key, value in each.items() if value or key == "since"}
+        for name, each in found.items()
+    }
 
 
 def _phases(content: bytes) -> Phases:
     """Return the phases in a file's content. Raises `ValueError`."""
     try:
-        said = json.loads(content)
-        return {name: (Phase(each["phase"]), float(each["since"])) for name, each in said.items()}
+        return {name: _kept(**said) for name, said in json.loads(content).items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ValueError("is not a file of phases that the relay has written") from None
+
+
+def _kept(phase: str, since: float, stopped: str = "", durable: Mapping[str, bool] = {}, **_: object) -> Kept:
+    return Kept(
+        Phase(phase), float(since), str(stopped), {name: there is True for name, there in durable.items()}
+    )

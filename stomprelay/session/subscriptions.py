@@ -1,7 +1,7 @@
 """A client's subscriptions, and their names on each side."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,10 +23,11 @@ class Subscription:
     """A client's subscription. `headers`: the decoded headers of its SUBSCRIBE. After `close` only the receipt is left.
 
     `id`: its id toward a broker. `named`: the client chose the id. Otherwise the client must never be sent the id.
-    `cost`: in bytes. `selector`: which messages the client wants; None: all.
+    `cost`: in bytes. `selector`: which messages the client wants; None: all. `test`: whether a MESSAGE with these
+    headers fits it, if the relay keeps that.
     """
 
-    __slots__ = ("ack", "cost", "destination", "headers", "id", "named", "open", "selector")
+    __slots__ = ("ack", "cost", "destination", "headers", "id", "named", "open", "selector", "test")
 
     def __init__(self, id: bytes, headers: Headers, *, named: bool, cost: int = 0) -> None:
         self.cost = cost
@@ -37,6 +38,7 @@ class Subscription:
         self.destination = b""
         self.ack = AUTO
         self.selector: bytes | None = None
+        self.test: Callable[[Callable[[bytes], bytes | None]], bool] | None = None
         for name, value in reversed(headers):
             if name == DESTINATION:
                 self.destination = value
@@ -48,6 +50,7 @@ class Subscription:
     def close(self) -> None:
         """Record that the client ended the subscription, with UNSUBSCRIBE or with another SUBSCRIBE of the same id."""
         self.open = False
+        self.test = None
         self.headers = [each for each in self.headers if each[0] == RECEIPT_HEADER][:1]
 
 

@@ -372,7 +372,7 @@ ROWS: Final = (
         "hyphens",
         "a selector with a hyphen in a name",
         (NONE, "`selector:hyphenated_props:a-b = 'c'`", NONE),
-        (NONE, NONE, f"{REFUSED}{BY_BROKER}", "refused: `selectors`", NONE, NONE),
+        (NONE, NONE, "refused: `hyphenated-selectors`", "refused: `selectors`", NONE, NONE),
     ),
     Row(
         "prefetch",

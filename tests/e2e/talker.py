@@ -19,13 +19,12 @@ class Talker(Connection):
         self._messages: deque[bytes] = deque()
 
     @classmethod
-    def at(cls, port: int, version: str = "1.2") -> Self:
+    def at(cls, port: int, version: str = "1.2", **more: str) -> Self:
         """Connect as guest; the answer must be CONNECTED."""
         talker = cls.to(port)
         talker.version = version
-        talker.write(
-            f"CONNECT\naccept-version:{version}\nhost:/\nlogin:guest\npasscode:guest\nheart-beat:0,0\n\n\0".encode()
-        )
+        hello = {"host": "/", "login": "guest", "passcode": "guest", "heart_beat": "0,0", **more}
+        talker.tell("CONNECT", accept_version=version, **hello)
         connected = talker.frame()
         assert connected.startswith(b"CONNECTED\n"), connected
         assert headers(connected).get(b"version", b"1.0") == version.encode()

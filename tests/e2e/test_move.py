@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.e2e.clients.client import Client
 from tests.e2e.facts import STOMP_GEM, STOMP_PY, LibraryFacts
 from tests.e2e.fleet import KILL, Fleet, nodes
 from tests.e2e.load import Consumer, Producer, all_flow, drain, settle
+from tests.e2e.raw import body
 from tests.e2e.relay import relay, served, stomprelay
 from tests.e2e.talker import Talker
 
@@ -78,6 +80,71 @@ def test_over_a_kill(moving: Fleet, queue: str, tmp_path: Path) -> None:
         talker.send(queue, b"x")
         talker.leave()
     assert drain(moving.nodes[1].broker.port, queue) == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "workers", [1, pytest.param(2, marks=pytest.mark.ci)], ids=["one process", "two workers"]
+)
+def test_a_durable_subscriber_that_is_away(
+    workers: int, tmp_path: Path, activemq: Broker, rabbitmq: Broker, queue: str
+) -> None:
+    """Producers wait for it, also after a kill; then NEW keeps for it what comes, and OLD stays until it has come."""
+    own = queue.rpartition("/")[2]
+    topic = f"/topic/{own}"
+    new = f'uri = "failover:({rabbitmq.uri})"\nhost = "/"\nprofile = "rabbitmq"\nmap.clients = "activemq"'
+    upstreams = f"""uri = "failover:({activemq.uri})"
+profile = "activemq"
+[upstream.new]
+{new}
+[move.topics]
+destination = "{topic}"
+to = "new"
+"""
+    more = f'moves_file = "{tmp_path / "moves.json"}"'
+    with served(tmp_path, upstreams, more=more, workers=workers) as running:
+        port, admin = running.port, running.admin
+
+        def order(phase: str) -> str:
+            found = stomprelay("move", phase, "topics", "--admin", admin.url)
+            return found.stderr if found.returncode else ""
+
+        def move() -> dict[str, Any]:
+            [row] = admin.told("/moves")["moves"]
+            return dict(row)
+
+        def there() -> Talker:
+            talker = Talker.at(port, client_id=own)
+            talker.ask(
+                "SUBSCRIBE", id="1", destination=topic, ack="client", **{"activemq.subscriptionName": "s"}
+            )
+            return talker
+
+        assert not order("next")
+        there().leave()
+        assert not order("next")
+        missing = f"durable subscribers have not been connected since topics is both: {own}: s; "
+        running.wait_until(lambda: missing in order("next"))
+        running.wait_until(lambda: f"{own}: s" in (tmp_path / "moves.json").read_text())
+        running.kill()
+        file = running.file.read_text()
+    with relay(tmp_path, file, [port, admin.port]) as running:
+        assert missing in order("next")
+        with there() as talker:
+            running.wait_until(lambda: not move()["away"])
+            talker.leave()
+        assert not order("next")
+        with Talker.at(port) as producer:
+            producer.send(topic, b"1")
+            producer.leave()
+        assert move()["away"] == [f"{own}: s"]
+        assert "since topics is new" in order("next")
+        with there() as talker:
+            talker.acknowledge(message := talker.message())
+            assert body(message) == b"1"
+            running.wait_until(lambda: not move()["away"])
+            talker.ask("UNSUBSCRIBE", id="1")
+            talker.leave()
+        assert not order("next")
 
 
 @pytest.mark.long

@@ -119,6 +119,7 @@ def test_both_sides_are_the_same(shadow: Shadow) -> None:
     assert counts(told, shadow.queue) == {"sent": MESSAGES + 10, "same": MESSAGES + 10}
     assert counts(told, another) == {"sent": 1, "same": 1}
     assert (told["others"], told["unknown"], told["uncompared"]) == ({shadow.queue: 1}, 0, 0)
+    assert told["only"] == ""
     # The copies are gone, and nothing else.
     with Talker.at(shadow.new.port) as client:
         routing = {"subscription_type": "ANYCAST"} if shadow.new.name == "artemis" else {}

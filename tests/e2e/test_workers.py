@@ -1,6 +1,7 @@
 """A relay of several processes: one to its clients, to who watches it and to who stops it, whatever becomes of each."""
 
 import contextlib
+import json
 import os
 import re
 import select
@@ -376,6 +377,8 @@ to = "new"
                 each.send("/queue/a", b"y")
             assert moved(running)["copied"] == len(clients)
             assert running.relay.log.count(line) == 1
+            said = json.loads((tmp_path / "moves.json").read_text())["orders"]
+            assert said["stopped"] == moved(running)["stopped"] == "it answered ERROR: no room"
 
 
 def moved(running: Crew) -> dict[str, Any]:

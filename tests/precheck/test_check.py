@@ -1,6 +1,7 @@
 """`stomprelay move check`, with a relay that is made up and a journal that was written by hand."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from stomprelay.cli import main
 from stomprelay.cli.move.precheck.journal import fits
 from stomprelay.journal.schema import Context
+from tests.e2e.pairs import CHOSEN, PAIRS, REFUSED, ROWS
 from tests.fake_admin import Relay, connected, listed, serving_relay
 from tests.journal.made import NAME, NOW, RUN, SECOND, event, frames, put
 
@@ -281,6 +283,99 @@ def test_many_names_at_one_destination(tmp_path: Path, capsys: Capture) -> None:
     put(tmp_path, record(0, context("s-1", "a"), "CONNECT\nlogin:a\nclient-id:a", *frames))
     _, report = reported(capsys, write(tmp_path), "--no-sessions", "--journal", str(tmp_path))
     assert [each["more_destinations"] for each in report["findings"]] == [False]
+
+
+# What clients say when they connect, by pair as in docs/move.md
+
+
+def cell(scene: str, clients: str, product: str) -> str:
+    """The word in the page's cell."""
+    return next(each.verdict(clients, product) for each in ROWS if each.scene == scene)
+
+
+def of_pair(folder: Path, clients: str, product: str, more: str = "") -> str:
+    """A configuration for a move between two products."""
+    products = {"activemq": clients, "rabbitmq": product}
+    config = re.sub('"(activemq|rabbitmq)"', lambda found: f'"{products[found[1]]}"', CONFIG)
+    return write(folder, config.replace('uri = "tcp://b"', f'uri = "tcp://b"\n{more}'))
+
+
+@pytest.mark.parametrize(("clients", "product"), PAIRS)
+def test_virtual_hosts(clients: str, product: str, tmp_path: Path, capsys: Capture) -> None:
+    """RabbitMQ refuses hosts that it does not have; elsewhere they are all one, which only its clients notice."""
+    said = "SEND\ndestination:/queue/a"
+    hosts = [("a", "one"), ("b", "two"), ("c", "/")]
+    put(tmp_path, *[record(0, context(f"s-{x}", x), f"CONNECT\nhost:{host}", said) for x, host in hosts])
+    options = ["--no-sessions", "--journal", str(tmp_path)]
+
+    def found(more: str) -> list[tuple[str, str, str, str]]:
+        _, report = reported(capsys, of_pair(tmp_path, clients, product, more), *options)
+        keys = ("client", "verdict", "why", "setting")
+        rows = [each for each in report["findings"] if each["feature"] == "virtual-hosts"]
+        return [tuple(str(each[key]) for key in keys) for each in rows]  # type: ignore[misc]
+
+    setting = '[upstream.new] host = "/"'
+    if cell("host", clients, product) == CHOSEN:
+        why = "the broker refuses %s, if it has no such host"
+        assert found("") == [
+            (client, "not decided", f"['{why % name}']", setting)
+            for client, name in (("a", '"one"'), ("b", '"two"'))
+        ]
+        assert found('host = "/"') == []
+    elif clients == "rabbitmq":
+        assert [each[:2] for each in found("")] == [("b", "not decided"), ("c", "not decided")]
+        assert found("")[0][2:] == (
+            """['it is at "two", others are at "one"; there one name is one queue for all']""",
+            setting,
+        )
+        assert {each[1] for each in found('host = "/"')} == {"chosen"}
+    else:
+        assert found("") == []
+
+
+@pytest.mark.parametrize(("clients", "product"), PAIRS)
+def test_shared_client_ids(clients: str, product: str, relay: Relay, tmp_path: Path, capsys: Capture) -> None:
+    """ActiveMQ refuses a second session at the same time. Sessions of a relay that was killed have no end."""
+    said = "SEND\ndestination:/queue/a"
+    ends = [context(f"s-{each}", "both") for each in (1, 2)]
+    put(
+        tmp_path,
+        record(0, context("s-0", "killed"), "CONNECT\nclient-id:killed", said),
+        record(1, context("s-9", "killed"), "CONNECT\nclient-id:killed", said),
+        record(2, ends[0], "CONNECT\nclient-id:both", said),
+        record(3, ends[1], "CONNECT\nclient-id:both", said),
+        event("disconnected", context=ends[1], at=NOW + 4 * SECOND),
+        event("disconnected", context=ends[0], at=NOW + 5 * SECOND),
+    )
+    rows = [connected(each, listener="main", client_id=name, sent_to=[], subscriptions=[])
+            for each, name in enumerate(("now", "now", "alone"))]  # fmt: skip
+    relay.answer(FIRST, listed(*rows))
+    file = of_pair(tmp_path, clients, product)
+    _, report = reported(capsys, file, "--admin", relay.place, "--journal", str(tmp_path))
+    found = [(each["client"], each["verdict"], each["count"]) for each in report["findings"]
+             if each["feature"] == "shared-client-ids"]  # fmt: skip
+    refused = [("both", "refused", {"the journal": 1}), ("now", "refused", {"sessions that run": 1})]
+    assert found == (refused if product == "activemq" else [])
+    assert bool(found) or cell("same_client", clients, product) != REFUSED
+
+
+def test_cumulative_acks_in_a_transaction(tmp_path: Path, capsys: Capture) -> None:
+    """They are no different at the new broker, but while the move is between both."""
+    heads = ["SUBSCRIBE\nid:1\ndestination:/queue/a\nack:%s", "ACK\nid:1\ntransaction:t", "ACK\nid:2"]
+    put(
+        tmp_path,
+        *[
+            record(0, context(f"s-{mode}", mode), f"{heads[0] % mode}", *heads[1:])
+            for mode in ("client", "client-individual")
+        ],
+    )
+    status, report = reported(capsys, write(tmp_path), "--no-sessions", "--journal", str(tmp_path))
+    assert status == 0
+    [found] = [each for each in report["findings"] if each["feature"] == "cumulative-acks-in-transactions"]
+    assert (found["client"], found["verdict"]) == ("client", "same")
+    assert found["why"] == [
+        "while a move is in both or new, it settles what is at one of both brokers; the rest comes again"
+    ]
 
 
 # The tables

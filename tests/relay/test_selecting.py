@@ -1,5 +1,6 @@
 """A broker without selectors: the relay applies them, and settles what the client does not get."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stomprelay.relay.model import mapping
 from stomprelay.relay.model.mapping import MapSettings
 from stomprelay.relay.model.profile import ACTIVEMQ, RABBITMQ
+from stomprelay.relay.model.selector import PARSED, First, selector
 from stomprelay.session.recent import COMPILED
 from tests.playbook import Cut, Playbook, in_all_cuts, in_all_pairs, joined
 from tests.relay.failing import found, started
@@ -204,6 +207,33 @@ def test_after_the_end() -> None:
         play.broker_reads()
         assert play.relay.session is not None
         assert not play.relay.session.subscriptions.selecting
+
+
+@pytest.mark.parametrize(("most", "read"), [(1 << 26, 0), (1000, 1)], ids=["room", "none"])
+def test_read_once(monkeypatch: pytest.MonkeyPatch, most: int, read: int) -> None:
+    """A selector is read for the first MESSAGE, and kept as long as the subscription is open, where there is room."""
+    known: list[bytes] = []
+
+    def reading(said: bytes, product: str) -> Callable[[First], bool]:
+        known.append(said)
+        return selector(said, product)
+
+    monkeypatch.setattr(mapping, "selector", reading)
+    with selecting() as play:
+        assert play.relay.session is not None
+        kept = play.relay.session.kept
+        empty = kept.size
+        play.client_says(subscribe("1") + subscribe("2", selector="n > 7"))
+        size, kept.most = kept.size, min(most, kept.size + most)
+        play.broker_says(told(6, "1") + told(6, "2", id="2"))
+        assert kept.size - size == (0 if read else 10 * PARSED)
+        known.clear()
+        play.broker_says(told(6, "3") + told(6, "4", id="2"))
+        assert len(known) == 2 * read
+        play.client_says(tell(b"UNSUBSCRIBE", id="1") + tell(b"UNSUBSCRIBE", id="2"))
+        assert kept.size == empty
+        gets(play, "1", "3")
+        play.broker_reads()
 
 
 def test_after_disconnect() -> None:

@@ -1,10 +1,13 @@
 """Moves in a running relay: phases on disk, orders over HTTP, and sessions that follow."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
 
 from stomprelay.config import ConfigError
 from stomprelay.relay.model.listener import Listener, Match, Route
@@ -13,6 +16,7 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.moves import AGAIN
 from tests.relay.frames import header, receipt
 from tests.service.harness import (
+    CONNECT,
     CONNECTED,
     SEND,
     SUBSCRIBE,
@@ -133,17 +137,65 @@ def test_who_stays(file: Path) -> None:
     assert posted(harness, move="orders", phase="new").status == 200
 
 
-def test_a_move_that_is_stopped(file: Path) -> None:
-    """It has no next phase, until one goes back."""
+def test_a_move_that_is_stopped(file: Path, log: list[str]) -> None:
+    """It has no next phase, also in the next relay, until one goes back."""
+    first = RelayHarness(moving(), moves_file=str(file))
+    posted(first, move="orders", phase="both")
+    first.config.moves["orders"].fault("it answered ERROR: no")
+    first.config.moves["orders"].fault("it answered ERROR: again")
     harness = RelayHarness(moving(), moves_file=str(file))
-    harness.config.moves["orders"].fault("it answered ERROR: no")
+    assert shown(harness)["phase"] == "both"
     answer = posted(harness, move="orders", phase="next")
     assert answer.status == 409
     assert (
         "orders is stopped: it answered ERROR: no; go back with `stomprelay move back orders`" in answer.text
     )
     posted(harness, move="orders", phase="shadow")
-    assert shown(harness)["stopped"] == ""
+    assert shown(harness)["stopped"] == shown(RelayHarness(moving(), moves_file=str(file)))["stopped"] == ""
+    file.unlink()
+    file.mkdir()
+    harness.config.moves["orders"].fault("it answered ERROR: no")
+    assert "what became of moves is not kept: " in log[-1]
+
+
+def durable(harness: RelayHarness, *, accepted: bool) -> None:
+    """A durable subscriber comes, and leaves; NEW accepts it or not."""
+    client, _ = harness.session(CONNECT.replace(b"\n\n", b"\nclient-id:me\n\n"))
+    client.sends(SUBSCRIBE.replace(b"/queue/a\n\n", b"/topic/a\ndurable-subscription-name:s\n\n"))
+    if accepted:
+        harness.broker().sends(CONNECTED)
+    client.protocol.connectionLost(Failure(ConnectionDone()))
+
+
+def test_durable_subscribers_that_are_away(file: Path) -> None:
+    """`new` and `done` wait for them, also in the next relay, until each was at both brokers in the phase before."""
+    route = Route(Match.PREFIX, "/topic/", movable(failover(2), name="new"), Move("orders"))
+    front = listener(upstream=OLD, routes=(route,))
+    harness = RelayHarness(front, moves_file=str(file))
+    posted(harness, move="orders", phase="both")
+    durable(harness, accepted=False)
+    answer = posted(harness, move="orders", phase="next")
+    assert answer.status == 409
+    assert "durable subscribers have not been connected since orders is both: me: s; " in answer.text
+    assert "durable" not in json.loads(file.read_text())["orders"]
+    harness.reactor.advance(AGAIN)
+    assert json.loads(file.read_text())["orders"]["durable"] == {"me: s": False}
+    move = Move("orders")
+    front = listener(upstream=OLD, routes=(replace(route, move=move),))
+    harness = RelayHarness(front, moves_file=str(file))
+    assert shown(harness)["away"] == ["me: s"]
+    durable(harness, accepted=True)
+    assert shown(harness)["away"] == []
+    harness.service.state.moves.stopService()
+    assert json.loads(file.read_text())["orders"]["durable"] == {"me: s": True}
+    assert posted(harness, move="orders", phase="next").status == 200
+    assert json.loads(file.read_text())["orders"]["durable"] == {"me: s": False}
+    assert shown(harness)["away"] == ["me: s"]
+    for each in range(SHOWN):
+        move.met(f"{each}", there=False)
+    assert shown(harness)["away"][-1] == "and 1 more"
+    assert posted(harness, move="orders", phase="next").status == 409
+    assert posted(harness, move="orders", phase="done").status == 200
 
 
 def test_sessions_older_than_the_move(file: Path) -> None:

@@ -614,6 +614,29 @@ def test_one_that_starts_while_brokers_are_paused(crew: Crew) -> None:
     assert len(asked(crew, 2).orders) == 2
 
 
+def test_a_durable_subscriber_in_one_worker(reactor: ProcessReactor, worker: Worker) -> None:
+    """The parent knows it; what was in an earlier phase means nothing but that."""
+    harnesses = [RelayHarness(moving()) for _ in range(2)]
+    parent, one = (each.service.state.moves for each in harnesses)
+    notices: list[str] = []
+    one._tell_parent = notices.extend
+    worker._met = Crew(harnesses[0].service.state).met
+    parent.enter("orders", Phase.BOTH, 2.0)
+    one.enter("orders", Phase.BOTH, 2.0)
+    own, other = (each.config.moves["orders"] for each in harnesses)
+    for name, there in (("a=\n", True), ("b", False), ("c", False), ("c", None)):
+        other.met(name, there)
+    own.met("d", there=False)
+    other.met("d", None)
+    for each in notices:
+        reactor.tells(each)
+    assert own.durable == {"a=\n": True, "b": False}
+    own.enter(Phase.NEW, 3.0)
+    for each in notices:
+        reactor.tells(each)
+    assert own.away == ["a=\n", "b"]
+
+
 def test_a_move_that_one_worker_stops(reactor: ProcessReactor, worker: Worker, log: list[str]) -> None:
     """It is stopped in all, and in one that begins to serve later; a stop of an earlier phase means nothing."""
     harnesses = [RelayHarness(moving()) for _ in range(3)]

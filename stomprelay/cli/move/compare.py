@@ -15,7 +15,7 @@ from stomprelay.journal.command import instant, table
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.move.compare import Compare
 from stomprelay.relay.model.listener import Match, Route
-from stomprelay.relay.model.move import Phase
+from stomprelay.relay.model.move import Kept, Phase
 from stomprelay.wire.errors import visible
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
     core, damages = done.core, done.follower.damages
     if not core.reason and not core.comparison.counts:
         core.reason = "no copy came, and the journal has no SEND of the move in this time"
-    for line in [_told(core, damages)] if options.json else _lines(core, damages):
+    for line in [_told(core, damages, done.only)] if options.json else _lines(core, damages, done.only):
         print(line)
     if core.reason:
         print(f"stomprelay: not compared: {core.reason}", file=sys.stderr)
@@ -96,7 +96,7 @@ def _compared(options: argparse.Namespace, config: Config) -> "Comparing":
     from stomprelay.service.run import chosen_reactor
 
     route, moves = _route(config, options.name)
-    phase, began = Moves.read(config).get(options.name, (Phase.OFF, 0.0))
+    phase, began, *_ = Moves.read(config).get(options.name, Kept())
     if phase is not Phase.SHADOW:
         raise ConfigError(f"{options.name} is {phase.value}: copies are sent in the phase shadow")
     directory = options.journal or config.journal.directory
@@ -143,7 +143,7 @@ def _route(config: Config, name: str) -> tuple[Route, Callable[[str, str], bool]
     return routes[0], moves
 
 
-def _lines(core: Compare, damages: int) -> Iterator[str]:
+def _lines(core: Compare, damages: int, only: str = "") -> Iterator[str]:
     counts = core.comparison.counts
     rows = [
         (
@@ -165,11 +165,13 @@ def _lines(core: Compare, damages: int) -> Iterator[str]:
         "places of the journal are damaged": damages,
     }
     yield from [f"{count} {what}" for what, count in notes.items() if count]
+    if only:
+        yield f"NEW has other brokers than {only}: copies that are in queues of their own count as missing"
     if not core.reason:
         yield "both sides are the same" if core.comparison.equal else "the sides are not the same"
 
 
-def _told(core: Compare, damages: int) -> str:
+def _told(core: Compare, damages: int, only: str = "") -> str:
     return json.dumps(
         {
             "same": not core.reason and core.comparison.equal,
@@ -179,5 +181,6 @@ def _told(core: Compare, damages: int) -> str:
             "unknown": core.comparison.unknown,
             "uncompared": core.comparison.uncompared,
             "damages": damages,
+            "only": only,
         }
     )

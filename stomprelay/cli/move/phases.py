@@ -13,8 +13,8 @@ from stomprelay.remote import commands as remote
 _STATUS = """
 Lists the moves of a running relay: the phase of each and when it began; the sessions of its listeners, how many of them
 have followed to this phase, wait, stay at OLD because NEW cannot be had, or are older than the move; copies of SENDs,
-and what failed at NEW. Below: why a move is stopped, and sessions that stay, with the reason. Exit status: 0; 1 if the
-relay cannot be asked.
+and what failed at NEW. Below: why a move is stopped, sessions that stay, with the reason, and durable subscribers that
+have not been connected in this phase. Exit status: 0; 1 if the relay cannot be asked.
 """
 _PHASES = """
   off     everything is at OLD
@@ -24,16 +24,17 @@ _PHASES = """
   done    everything is at NEW
 """
 _NEXT = """
-Begins the next phase of a move. If SENDs are about to go to NEW, all sessions must have followed before. A move that is
-stopped, because something went wrong at NEW, has no next phase: go back first. Exit status: 0; 1 if the phase does not
-begin, with the reason, or if the relay cannot be asked.
+Begins the next phase of a move. If SENDs are about to go to NEW, all sessions must have followed before, and each
+durable subscriber that the relay has met since the move began must have been connected once in this phase. A move that
+is stopped, because something went wrong at NEW, has no next phase: go back first. Exit status: 0; 1 if the phase does
+not begin, with the reason, or if the relay cannot be asked.
 """
 _BACK = """
 Begins the phase before, at once. Exit status: 0; 1 if there is none, or if the relay cannot be asked.
 """
 _TO = """
-Begins any phase of a move, whether or not all sessions can follow. Each session goes through the phases between. Exit
-status: 0; 1 if the relay cannot be asked.
+Begins any phase of a move, whether or not all sessions can follow, and durable subscribers are away. Each session goes
+through the phases between. Exit status: 0; 1 if the relay cannot be asked.
 """
 
 

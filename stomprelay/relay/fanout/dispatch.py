@@ -10,6 +10,7 @@ from stomprelay.relay.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
 from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target, TransactionTarget, Way
+from stomprelay.relay.model.mapping import durable
 from stomprelay.relay.model.move import COPY, Mark, Move
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
@@ -169,6 +170,8 @@ class Dispatch:
         self._tell_each(way.subscribed, frame, receipt)
         if id is not None and self._router.forks:
             self._subscribed[id] = way.subscribed
+        if way.move is not None:
+            self._met(frame.headers(self._session.dialect), way)
 
     def _unsubscribe(self, frame: Frame, receipt: bytes | None) -> None:
         id = self._header(frame, ID)
@@ -179,6 +182,12 @@ class Dispatch:
                 targets = tuple([each for each, _ in self._placed_at(None, destination)]) or targets
         else:
             targets = self._subscribed.pop(id, (self._router.main,))
+        if self._router.phases:
+            placed = self._placed_at(id, self._header(frame, DESTINATION) or b"")
+            place = next((each.destination for _, each in placed), b"")
+            ended = durable(frame.headers(self._session.dialect), self._session.client_id, place)
+            for move in self._router.phases if ended else ():
+                move.met(ended, None)
         self._tell_each([each for each in targets if each.live] or [self._router.main], frame, receipt)
 
     def _tell_each(self, targets: Iterable[Target], frame: Frame, receipt: bytes | None) -> None:
@@ -221,6 +230,25 @@ class Dispatch:
             pass
         waits = any(member.waits for _, member in self._router.places.values())
         self._router.unsettled = waits or not self._resubscribe()
+        self.meet()
+
+    def meet(self) -> None:
+        """Record the client's durable subscriptions in their moves, because a phase or a broker of theirs is there."""
+        for _, member in self._router.places.values() if self._router.phases else ():
+            for each in member.session.subscriptions:
+                self._met(each.headers, self._router.way(each.destination))
+
+    def _met(self, headers: Headers, way: Way) -> None:
+        """Record a subscription in the move of its destination, if it is durable."""
+        move = way.move
+        if move is None or self._router.phases[move] is not move.phase:
+            return
+        first = dict(reversed(headers)).get
+        place = first(DESTINATION) or b""
+        if name := durable(headers, self._session.client_id, place):
+            members = [member for target in way.subscribed for member in target.live]
+            there = [each.up and _same(each.session.subscriptions, first(ID), place) for each in members]
+            move.met(name, len(way.subscribed) > 1 and all(there))
 
     def _resubscribe(self) -> bool:
         """Make each subscription where it should be now, and end it elsewhere. Return whether all is done."""

@@ -384,6 +384,7 @@ class Fanout:
         finally:
             member.resender.flush(now)
         self._go_on(now)
+        self._dispatch.meet()
 
     def _unable(self, target: Target, member: Member, error: StompError, now: float) -> None:
         """A frame cannot be sent to a group: a fan-out gives the group up. Raises the error for a single broker."""

@@ -25,15 +25,17 @@ from stomprelay.relay.model.features import (
     ready_names,
 )
 from stomprelay.relay.model.names import LONGEST, NO_NAMES, NameMap, NameRow, Pattern
-from stomprelay.relay.model.selector import First, selector
-from stomprelay.session.session import Session
+from stomprelay.relay.model.selector import PARSED, First, selector
+from stomprelay.session.session import Budget, Session
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE, Subscription
-from stomprelay.wire.errors import Refused
+from stomprelay.wire.dialect import Headers
+from stomprelay.wire.errors import Refused, visible
 from stomprelay.wire.names import (
     ACK,
     ACK_HEADER,
     CLIENT_COMMANDS,
     DESTINATION,
+    ID,
     MESSAGE,
     NACK,
     SELECTOR,
@@ -379,7 +381,9 @@ class BrokerMap:
         if place is not None and not (command is SUBSCRIBE and self.subscribes(place)):
             add += [each for each in self.added(command, place) if first(each[0]) is None]
         if command is SUBSCRIBE:
-            self._selector(place, first(SELECTOR))
+            said = first(SELECTOR)
+            if said is not None and self.applies(place or b""):
+                selector(said, self.clients or "")  # raises `Refused` for one that the relay cannot apply
             self._judge_acks(first(ACK_HEADER), session, known=known)
             if self.private is not None and place is not None and _TEMPORARY.fullmatch(place):
                 add += self.private.headers
@@ -398,16 +402,20 @@ class BrokerMap:
         """Whether the relay applies the selectors of subscriptions to a client's destination."""
         return self.filter is not None and self.filter.fullmatch(place) is not None
 
-    def _selector(self, place: bytes | None, said: bytes | None) -> Callable[[First], bool] | None:
-        """Return the test of a selector that the relay applies. Raises `Refused` for one that it cannot apply."""
-        if said is None or not self.applies(place or b""):
-            return None
-        return selector(said, self.clients or "")
-
-    def wanted(self, subscription: Subscription, first: First) -> bool:
-        """Return whether the client wants a MESSAGE with these headers, which are said as it knows them."""
-        test = self._selector(subscription.destination, subscription.selector)
-        return test is None or test(first)
+    def wanted(self, subscription: Subscription, first: First, kept: Budget) -> bool:
+        """Return whether the client wants a MESSAGE with these headers, which are said as it knows them. The test of an
+        open subscription is `kept` for its next MESSAGEs, if there is room.
+        """
+        said, test = subscription.selector, subscription.test
+        if said is None or not self.applies(subscription.destination):
+            return True
+        if test is None:
+            test, cost = selector(said, self.clients or ""), PARSED * len(said)
+            if subscription.open and kept.size + cost <= kept.most:
+                kept.take(cost)
+                subscription.cost += cost
+                subscription.test = test
+        return test(first)
 
     def change_back(self, first: First, session: Session) -> Change:
         """Return what becomes of a broker's MESSAGE, without the names of places."""
@@ -487,6 +495,8 @@ _UNKNOWN_REPLIES: Final = re.compile(
     rb"/(?!(?:queue|topic|temp-queue|temp-topic|amq/queue|exchange|reply-queue)/).*|[^/]+/.*", re.DOTALL
 )
 _TOPICS: Final = re.compile(rb"/(?:topic|exchange)/.+", re.DOTALL)
+HYPHENS: Final = "hyphenated-selectors"
+_HYPHENATED: Final = re.compile(rb"(?:(?:no_)?%b)*hyphenated_props:.*" % CONVERSION, re.DOTALL)
 DURABLE: Final = "durable-subscriptions"
 _UNENDED: Final = {
     (ARTEMIS, ACTIVEMQ): "the broker ends a durable subscription only after its consumer",
@@ -499,6 +509,21 @@ _DURABLE: Final[dict[str | None, tuple[bytes, ...]]] = {
     ARTEMIS: (b"durable-subscription-name", b"durable-subscriber-name", _ACTIVEMQS),
 }
 
+
+def durable(headers: Headers, client_id: bytes, place: bytes) -> str:
+    """Return a durable subscription to a place by the client's name and its own, for an operator; "" for another one.
+    `headers`: those of SUBSCRIBE, or of the UNSUBSCRIBE that ends it, in the words of any product.
+    """
+    first = dict(reversed(headers)).get
+    name = next((said for each in _DURABLE[ARTEMIS] if (said := first(each)) is not None), None)
+    if name is None and b"true" in (first(b"durable"), first(b"persistent")):
+        name = b"%b on %b" % (first(ID) or b"", place)  # at RabbitMQ it has no name of its own
+    if name is None or place.startswith(b"/queue/"):
+        return ""
+    return visible((b"%b: %b" % (client_id, name))[:_LONGEST].decode("utf-8", "backslashreplace"))
+
+
+_LONGEST: Final = 256
 _CONSUMER: Final = Pattern("/queue/Consumer.{consumer}.VirtualTopic.{topic}")
 _TOPIC: Final = Pattern("/topic/VirtualTopic.{topic}")
 _VIRTUAL: Final = {
@@ -647,6 +672,9 @@ def _rows(
     if (clients, product) in _UNENDED and DURABLE not in ignore:
         why = _UNENDED[clients, product]
         lacks += [Lack((UNSUBSCRIBE,), DURABLE, why, each) for each in _DURABLE[clients]]
+    if (clients, product) == (ARTEMIS, ACTIVEMQ) and HYPHENS not in ignore:
+        why = "the broker knows no hyphenated_props:, and reads a hyphen in a name as a minus"
+        lacks.append(Lack((SUBSCRIBE,), HYPHENS, why, SELECTOR, values=_HYPHENATED))
     for place in PLACES:
         if place.product == clients and product in place.lacking and place.name not in ignore:
             lacks.append(Lack(place.commands, place.name, place.why, places=place.pattern))
@@ -672,6 +700,7 @@ _EXACT: Final = {(ARTEMIS, ACTIVEMQ): DISCARD, (ARTEMIS, RABBITMQ): DISCARD}
 IGNORED: Final = frozenset(
     {
         DURABLE,
+        HYPHENS,
         REPLIES,
         SUBSCRIBED,
         "cumulative-acks",

@@ -1,8 +1,8 @@
 """A move of destinations from one upstream to another, in phases."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -83,13 +83,27 @@ class Phase(Enum):
         return every[here + (there > here) - (there < here)]
 
 
+class Kept(NamedTuple):
+    """What is on disk of a move, as `Move.enter` takes it."""
+
+    phase: Phase = Phase.OFF
+    since: float = 0.0
+    stopped: str = ""
+    durable: Mapping[str, bool] = {}
+
+
+MOST: Final = 1000
+"""How many durable subscribers of a move are known."""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Move:
     """A move, as all sessions of a process share it. Sessions follow `phase` one by one, each phase in turn.
 
     `since`: when the phase began, in seconds since 1970. `copied`: SENDs that NEW got a copy of in this phase.
-    `failed`: copies that failed, and errors of NEW. `stopped`: why the phase goes wrong; "" if it does not. `announce`
-    is called when a session stops the phase.
+    `failed`: copies that failed, and errors of NEW. `stopped`: why the phase goes wrong; "" if it does not. `durable`:
+    the durable subscribers that were connected since the move began, and whether each was at OLD and at NEW in this
+    phase. `announce` is called when a session stops the phase, and with a durable subscriber when that changes.
     """
 
     name: str
@@ -98,13 +112,42 @@ class Move:
     copied: int = 0
     failed: int = 0
     stopped: str = ""
-    announce: Callable[["Move"], None] | None = None
+    durable: dict[str, bool] = field(default_factory=dict)
+    announce: Callable[["Move", str], None] | None = None
 
-    def enter(self, phase: Phase, since: float) -> None:
-        """Begin a phase. Then tell all sessions by the input `Phased`."""
-        self.phase, self.since = phase, since
+    @property
+    def kept(self) -> Kept:
+        """What has to outlive the process."""
+        return Kept(self.phase, self.since, self.stopped, self.durable)
+
+    def enter(
+        self, phase: Phase, since: float, stopped: str = "", durable: Mapping[str, bool] | None = None
+    ) -> None:
+        """Begin a phase, or go on with one. Then tell all sessions by the input `Phased`."""
+        self.phase, self.since, self.stopped = phase, since, stopped
         self.copied = self.failed = 0
-        self.stopped = ""
+        known = {} if phase is Phase.OFF else dict.fromkeys(self.durable, False)
+        self.durable = known if durable is None else {**durable}
+
+    @property
+    def away(self) -> list[str]:
+        """The durable subscribers that must be connected before the next phase, if that lets OLD or NEW go."""
+        between = self.phase in (Phase.BOTH, Phase.NEW)
+        return [each for each, there in self.durable.items() if between and not there]
+
+    def met(self, subscriber: str, there: bool | None) -> None:
+        """Record a durable subscriber; see `durable`. None: it has ended its subscription."""
+        if self.phase is Phase.OFF:
+            return
+        known = self.durable.get(subscriber)
+        if there is None:
+            self.durable.pop(subscriber, None)  # another process may know it
+        elif known or known is there or (known is None and len(self.durable) >= MOST):
+            return
+        else:
+            self.durable[subscriber] = there
+        if self.announce is not None:
+            self.announce(self, subscriber)
 
     def fault(self, reason: str, count: int = 1) -> None:
         """Count something that went wrong at NEW. With a reason, the phase is `stopped`; the first reason is kept."""
@@ -112,7 +155,7 @@ class Move:
         if reason and not self.stopped:
             self.stopped = reason
             if self.announce is not None:
-                self.announce(self)
+                self.announce(self, "")
 
 
 # What is shown
@@ -131,7 +174,7 @@ class MoveRow(NamedTuple):
     """A move, as it is shown. `to`: the upstream NEW. `since`: see `Move`. `sessions`: those of its listeners.
     `followed`: how many of them have followed it to this phase. `staying`: how many stay at OLD, because NEW cannot be
     had; `stays` has some of them by name, each with the reason. `older`: how many are older than its table. `old`: the
-    upstream OLD; by routes there may be several.
+    upstream OLD; by routes there may be several. `away`: see `Move`; some of them.
     """
 
     name: str
@@ -148,6 +191,7 @@ class MoveRow(NamedTuple):
     stopped: str
     stays: list[list[str]]
     old: str = ""
+    away: Sequence[str] = ()
 
     @property
     def waiting(self) -> int:
@@ -168,7 +212,7 @@ class MoveRow(NamedTuple):
 
     def chosen(self, order: str) -> Phase:
         """Return the phase that an order means: `next`, `back`, or the phase's name. Raises `NotNow`: `next` is refused
-        while a session has not followed to where SENDs are about to go, or the move is stopped.
+        while a session or a durable subscriber has not followed to where SENDs are about to go, or the move is stopped.
         """
         here = Phase(self.phase)
         if order not in (NEXT, BACK):
@@ -183,6 +227,12 @@ class MoveRow(NamedTuple):
         if self.stopped:
             raise NotNow(
                 f"{self.name} is stopped: {self.stopped}; go back with `stomprelay move back {self.name}`"
+            )
+        if self.away:
+            raise NotNow(
+                f"durable subscribers have not been connected since {self.name} is {self.phase}: "
+                f"{', '.join(self.away)}; "
+                f"`stomprelay move to {self.name} {phase.value}` does not wait for them"
             )
         left = {"waiting": self.waiting, "staying at OLD": self.staying, "older than the move": self.older}
         missing = ", ".join(f"{count} {what}" for what, count in left.items() if count)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import partial
 from operator import add, ge, gt, le, lt, mul, not_, sub
 from typing import Final, NamedTuple, NoReturn
 
@@ -20,6 +20,8 @@ Value = str | int | float | bool | Decimal | None
 
 LONGEST: Final = 2048
 """The most bytes of a selector."""
+PARSED: Final = 320
+"""How many bytes a test costs at most, for each byte of its selector."""
 _DEEPEST: Final = 32
 """How many parts of a selector may be within one another."""
 
@@ -454,7 +456,6 @@ def _pattern(pattern: str, escape: str | None) -> Callable[[str], bool]:
     return fits
 
 
-@lru_cache(256)
 def selector(said: bytes, product: str) -> Callable[[First], bool]:
     """Return the test of a client's selector, as the product for which the client was written reads it: whether a
     message with these headers is for the client. Raises `Refused`.

@@ -24,6 +24,7 @@ from stomprelay.wire.names import (
     NACK,
     SEND,
     SUBSCRIBE,
+    TRANSACTION,
     UNSUBSCRIBE,
 )
 
@@ -58,6 +59,7 @@ class Finding(NamedTuple):
 
 
 CUMULATIVE: Final = "cumulative-acks"
+SETTLING: Final = "cumulative-acks-in-transactions"
 NAMES: Final = "names"
 NACKING: Final = "nack"
 TEMPORARY: Final = "temporary-queues"
@@ -110,7 +112,7 @@ class Judge:
         """Those of them whose values matter in SEND, ACK and NACK."""
         self._sent = lru_cache(4096)(self._judge_send)
         rows = [row.name for row in self._spoken.rows if ACK in row.commands]
-        self.settling = (*[name for command, name in self._names if command is ACK], *rows)
+        self.settling = (TRANSACTION, *[name for command, name in self._names if command is ACK], *rows)
         """Headers of ACKs: an ACK without any of them uses nothing."""
 
     @property
@@ -164,6 +166,9 @@ class Judge:
                 yield self._of_header(feature, name, command, first, session)
         if command is NACK:
             yield from self._of_nack(first, session)
+        if command is ACK and first(TRANSACTION) is not None and session.subscriptions.cumulative:
+            why = "while a move is in both or new, it settles what is at one of both brokers; the rest comes again"
+            yield Finding(SETTLING, Verdict.SAME, b"", why)
         if command is SUBSCRIBE:
             yield from self._of_acks(first, session)
         if command in (SEND, SUBSCRIBE):

@@ -203,6 +203,10 @@ class Crew:
         self.state.moves.stop(*json.loads(said))
         _ = self._tell(*self._phases)
 
+    def met(self, said: str) -> None:
+        """Record a durable subscriber that a move met in a worker, which said so in its notice."""
+        self.state.moves.met(*json.loads(said))
+
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Make all workers take these brokers out of service."""
         for each in found:

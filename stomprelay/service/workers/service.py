@@ -128,6 +128,7 @@ class WorkersService(MultiService):
                 self._changed,
                 lambda: self._alone.config.worker_timeout,
                 self.crew.stopped,
+                self.crew.met,
             )
             self.crew.workers.append(worker)
             self._reactor.callWhenRunning(worker.start)

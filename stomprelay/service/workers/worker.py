@@ -92,6 +92,7 @@ class Worker:
         changed: Callable[["Worker"], None],
         timeout: Callable[[], float],
         stopped: Callable[[str], None] = lambda _: None,
+        met: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.number = number
         self.name = f"worker {number}"
@@ -102,6 +103,7 @@ class Worker:
         self.hung = False
         self._timeout = timeout
         self._stopped = stopped
+        self._met = met
         self._reactor = reactor
         self._plan = plan
         self._changed = changed
@@ -223,6 +225,8 @@ class Worker:
             self._changed(self)
         if "STOPPED" in said:
             self._stopped(said["STOPPED"])
+        if "MET" in said:
+            self._met(said["MET"])
         if "READY" in said and not self.serves:
             self.serves = True
             _log.info("{worker} serves, process {process}", worker=self.name, process=self._process.pid)

@@ -7,7 +7,7 @@ import pytest
 
 from stomprelay.relay import inputs
 from stomprelay.relay.model.listener import Listener, Match, Route
-from stomprelay.relay.model.move import Mark, Move, Phase
+from stomprelay.relay.model.move import MOST, Mark, Move, Phase
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import listener
@@ -21,7 +21,7 @@ IS_OVER = receipt("relay-session-receipt-1")
 
 
 class Moving:
-    """A session, and the move of what begins with `/queue/a`."""
+    """A session, and the move of what begins with `pattern`."""
 
     def __init__(
         self,
@@ -29,10 +29,11 @@ class Moving:
         client: bytes = b"1.2",
         new: Upstream | None = None,
         old: Upstream | None = None,
+        pattern: str = "/queue/a",
         **settings: Any,
     ) -> None:
         self.move = Move("orders", Phase(phase))
-        route = Route(Match.PREFIX, "/queue/a", new or lasting("new", "b"), self.move)
+        route = Route(Match.PREFIX, pattern, new or lasting("new", "b"), self.move)
         self.front: Listener = listener(old or lasting("old", "a"), routes=(route,), **settings)
         self.play = begun(self.front, client, "a")
 
@@ -733,3 +734,60 @@ def everything(moving: Moving) -> Route:
     """The route of this move, for all destinations."""
     [route] = moving.front.routes
     return Route(Match.PREFIX, "/", route.upstream, moving.move)
+
+
+ACTIVEMQS = {"activemq.subscriptionName": "t"}
+
+
+def durable(id: str, **more: str) -> bytes:
+    """A SUBSCRIBE of a durable subscription."""
+    return tell(b"SUBSCRIBE", id=id, destination="/topic/a", **more)
+
+
+def test_durable_subscribers() -> None:
+    """They are known from `shadow` on; in each phase they are there when both brokers have their subscription."""
+    moving = Moving(pattern="/topic/")
+    known, named = moving.move, durable("1", durable_subscription_name="s")
+    with moving.play as play:
+        play.client_tells_broker(named, at="a")
+        play.client_tells_broker(durable("9"), at="a")
+        assert known.durable == {}
+        moving.to("shadow")
+        assert known.durable == {": s": False}
+        moving.to("both")
+        play.broker_welcomes(at="b")
+        play.broker_gets(named + b"\n" + durable("9") + b"\n", at="b")
+        assert (known.durable, known.away) == ({": s": True}, [])
+        play.client_says(durable("2", persistent="true") + durable("3", **ACTIVEMQS))
+        assert known.durable == {": s": True, ": 2 on /topic/a": True, ": t": True}
+        play.client_says(tell(b"UNSUBSCRIBE", id="3"))
+        play.client_says(tell(b"UNSUBSCRIBE", id="2", durable="true"))
+        play.client_says(tell(b"UNSUBSCRIBE", **ACTIVEMQS))
+        assert known.durable == {": s": True}
+        moving.to("new")
+        assert known.durable == {": s": True}  # it has followed
+        known.enter(Phase.BOTH, 2.0)
+        assert known.away == [": s"]
+        moving.to("off")
+        assert known.durable == {}
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+
+
+def test_a_durable_subscriber_that_new_does_not_have() -> None:
+    """It is not there: its session has no NEW yet, or NEW refused it."""
+    moving = Moving("both", pattern="/topic/")
+    with moving.play as play:
+        play.client_tells_broker(durable("1", durable_subscriber_name="s"), at="a")
+        assert moving.move.away == [": s"]
+        play.broker_refuses(at="b")
+        moving.tell()
+        assert moving.move.away == [": s"]
+
+
+def test_too_many_durable_subscribers() -> None:
+    """Those that come later are not known."""
+    move = Move("orders", Phase.BOTH)
+    for each in range(MOST + 1):
+        move.met(f"{each}", there=False)
+    assert len(move.durable) == MOST

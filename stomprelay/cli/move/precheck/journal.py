@@ -35,6 +35,7 @@ from stomprelay.wire.names import (
 
 SOURCE: Final = "the journal"
 _CLIENT_ID: Final = "client-id"
+_HOST: Final = "host"
 UNKNOWN: Final = b"?"
 """The client-id of a session whose CONNECT is not in the journal."""
 _MOST: Final = 20_000
@@ -174,6 +175,7 @@ class Reading:
         context = record.context
         if record.event is not None:
             if record.event.event in _ENDS and record.event.facts.get("end", True):
+                self._report.add(context.client, self._report.connects.left(context.session), SOURCE)
                 self._left(context.session)
             return
         if context.side == JournalSide.BROKER.value:
@@ -186,6 +188,10 @@ class Reading:
         if record.command in _OPENING:
             name = (record.header(_CLIENT_ID) or "").encode()
             self._sessions[context.session] = session_of(context.session.encode(), name)
+            host = (record.header(_HOST) or "").encode()
+            self._report.add(
+                context.client, self._report.connects.opened(context.session, host, name), SOURCE
+            )
         elif record.command in _SETTLING:
             name = (record.header(TRANSACTION.decode()) or "").encode()
             pending = self._pending.get(context.session, {}).pop(name, Counter())

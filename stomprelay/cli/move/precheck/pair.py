@@ -6,6 +6,7 @@ from functools import cached_property, lru_cache
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.cli.move.precheck import logins
+from stomprelay.cli.move.precheck.connects import Connects
 from stomprelay.cli.move.precheck.report import Report
 from stomprelay.config import Config, ConfigError
 from stomprelay.config.table import nearest
@@ -55,7 +56,9 @@ class Pair:
     @cached_property
     def report(self) -> Report:
         """What was found. It is open if the configuration does not say for which product clients are."""
-        found = Report(self.old.name, self.new.name, (self.clients, self.product))
+        host = self.new.host is not None or bool(self.new.map.hosts)
+        connects = Connects(self.clients, self.product, host=host)
+        found = Report(self.old.name, self.new.name, (self.clients, self.product), connects)
         if not self.decided:
             line = f'[upstream.{self.new.name}.map] clients = "{self.clients}"'
             found.open.append(f"the configuration lacks {line}; without it all frames pass as they are")

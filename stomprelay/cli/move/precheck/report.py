@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from stomprelay.cli.move.precheck.connects import Connects
 from stomprelay.relay.model.features import SELECTORS
 from stomprelay.relay.model.mapping import DURABLE
 from stomprelay.relay.model.usage import NACKING, NAMES, Finding, Verdict
@@ -84,14 +85,15 @@ class Login(NamedTuple):
 
 @dataclass
 class Report:
-    """All that was found. `old`, `new`: the upstreams; `products`: theirs. `open`: what keeps the move from beginning,
-    apart from findings and logins. `looked`: what was looked at. `unlooked`: what was not. `connected`: the clients
-    that are connected now; None: that was not looked at.
+    """All that was found. `old`, `new`: the upstreams; `products`: theirs. `connects`: judges CONNECTs. `open`: what
+    keeps the move from beginning, apart from findings and logins. `looked`: what was looked at. `unlooked`: what was
+    not. `connected`: the clients that are connected now; None: that was not looked at.
     """
 
     old: str
     new: str
     products: tuple[str, str]
+    connects: Connects
     open: list[str] = field(default_factory=list)
     looked: list[str] = field(default_factory=list)
     unlooked: list[str] = field(default_factory=list)
@@ -135,7 +137,8 @@ class Report:
         return {client: [_text(each) for each in places] for client, places in sorted(found.items())}
 
     def _line(self, setting: str) -> str:
-        return f"[upstream.{self.new}.map] {setting}" if setting else ""
+        table = f"upstream.{self.new}{'' if setting.startswith('host ') else '.map'}"
+        return f"[{table}] {setting}" if setting else ""
 
     def as_json(self) -> str:
         """Return the report as one JSON object."""

@@ -25,6 +25,7 @@ def read(admin: AdminClient, pair: Pair) -> None:
             if pair.concerns(row["listener"], None):
                 count += 1
                 clients.add(_client(row))
+                pair.report.connects.opened(row["session"], b"", (row["client_id"] or "").encode())
                 _add(row, pair)
         except (LookupError, TypeError, AttributeError, ValueError):
             raise AdminError("the relay does not show subscriptions: is it of an older version?") from None
@@ -33,7 +34,11 @@ def read(admin: AdminClient, pair: Pair) -> None:
         f"{count} session{'s'[: count != 1]} of {len(clients)} client{'s'[: len(clients) != 1]}"
         " now: subscriptions and the latest destinations of SENDs"
     )
-    report.unlooked.append("headers of SENDs, NACKs and transactions of the sessions that run now")
+    for row in rows:
+        report.add(_client(row), report.connects.left(row["session"]), SOURCE)
+    report.unlooked.append(
+        "headers of SENDs, NACKs, transactions and virtual hosts of the sessions that run now"
+    )
     if missing:
         report.open.append(f"{' and '.join(sorted(missing))} of the relay did not answer")
 

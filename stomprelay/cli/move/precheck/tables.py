@@ -17,6 +17,7 @@ from stomprelay.wire.names import ACK, ACK_HEADER, DESTINATION, ID, NACK, SEND, 
 
 SOURCE: Final = "the tables"
 _CLIENT_ID: Final = b"client-id"
+_HOST: Final = b"host"
 _JUDGED: Final = {each.decode(): each for each in (SEND, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK)}
 
 # An aborted SEND was never there. A subscription ends with its UNSUBSCRIBE, or with its session. What a NACK does
@@ -92,7 +93,7 @@ UNION ALL SELECT listener, client, 'delivered', place, times FROM delivered
 def sql(judge: Judge, since: int | None, until: int | None) -> str:
     """Return the query over the table `frames`. Times are in ns since 1970; `until` is not included."""
     period = [f"ns >= {since}"] * (since is not None) + [f"ns < {until}"] * (until is not None)
-    known = {ID, ACK_HEADER, _CLIENT_ID, *judge.known}
+    known = {ID, ACK_HEADER, _CLIENT_ID, _HOST, *judge.known}
     return _SQL.format(
         known=", ".join(map(_quoted, sorted(known))),
         placed=", ".join(map(_quoted, sorted(judge.valued))),
@@ -134,6 +135,12 @@ def add(rows: Iterable[dict[str, Any]], pair: Pair) -> None:
             first = dict(reversed(headers))
             if each is None:
                 session = session_of(b"judged", first.get(_CLIENT_ID, b""))
+                report.add(
+                    client,
+                    report.connects.opened("", first.get(_HOST, b""), b""),
+                    SOURCE,
+                    row["times"] * many,
+                )
             elif concerns(row["listener"], first.get(DESTINATION)):
                 times = row["times"] * many
                 frames += times

@@ -317,6 +317,7 @@ function showMoves(data) {
     const left = ["waiting", "staying", "older"].filter((name) => each[name]);
     const state = each.stopped ? ["stopped", "bad", `${each.stopped}; go back first`]
       : left.length ? ["not all have followed", "warn", PHASES[each.phase]]
+      : each.away.length ? ["durable subscribers are away", "warn", each.away.join("; ")]
       : [each.phase === "off" ? "has not begun" : "all have followed", each.phase === "off" ? "" : "good", PHASES[each.phase]];
     const at = phases.indexOf(each.phase);
     const button = (text, way, phase) => (may && phase ? { text, what: `${each.name} to ${phase}`, act: () => move(each, way, phase) } : null);

@@ -1,0 +1,1 @@
+`stomprelay move check` foretells four things more: virtual hosts that the new broker refuses or does not tell apart, sessions that share a `client-id` toward ActiveMQ, cumulative ACKs in transactions, and selectors of Artemis that begin with `hyphenated_props:` toward ActiveMQ, which the relay refuses now with an ERROR that says why (`hyphenated-selectors`).

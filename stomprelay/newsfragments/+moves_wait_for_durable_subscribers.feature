@@ -1,0 +1,1 @@
+Toward `new` and `done`, `stomprelay move next` waits for durable subscribers: each one that was connected since the move began must have been connected once in the phase, or NEW keeps nothing for it. `move status`, the dashboard and the refusal name those that are missing; `moves_file` keeps them.
