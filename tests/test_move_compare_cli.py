@@ -15,7 +15,6 @@ from stomprelay.relay.model.move import Mark
 from stomprelay.relay.model.profile import GENERIC
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.drain import Comparing
-from stomprelay.wire.frame import Limits
 from tests.service.harness import failover, movable
 
 CONFIG = """

@@ -86,7 +86,20 @@ def test_all_brokers(relay: Relay) -> None:
 def test_moves(relay: Relay) -> None:
     """A table, why a move is stopped, who stays and who is away; an order is answered with the move alone."""
     one = MoveRow(
-        "orders", "prefix /q", "new", "off", 0.0, 3, 1, 1, 0, 5, 6, "it is full", [["relay-1", "no"]], "", ["me: s"]
+        "orders",
+        "prefix /q",
+        "new",
+        "off",
+        0.0,
+        3,
+        1,
+        1,
+        0,
+        5,
+        6,
+        "it is full",
+        [["relay-1", "no"]],
+        ["me: s"],
     )
     relay.answer("/moves", json.dumps({"moves": [one.shown, one._replace(name="b").shown]}).encode())
     lines = printed(relay, moves)

@@ -29,8 +29,7 @@ class Queue:
     """A queue by its clients' name, and what became of its messages. `moved`: acknowledged at OLD. `bytes`: those of
     their bodies. `marked`: copies of these with `RESENT`. `repliless`: copies of these without `reply-to`, which named
     a temporary queue of OLD. `shadows`: messages that were acknowledged and not copied, because they are themselves
-    copies of a move's phase `shadow`; their originals went to another broker. `doubted`: NEW may have the next
-    messages of so many bytes.
+    copies of a move's phase `shadow`; their originals went to another broker.
     """
 
     name: str
@@ -40,7 +39,6 @@ class Queue:
     repliless: int = 0
     shadows: int = 0
     refused: list[Refusal] = field(default_factory=list)
-    doubted: int = 0
 
 
 @dataclass(slots=True, eq=False, repr=False)

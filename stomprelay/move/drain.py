@@ -7,7 +7,7 @@ a NACK, because for a NACK some products discard the message.
 `Drain` is a client of both brokers, see `move.consumer`.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final
@@ -70,6 +70,7 @@ class Drain(Consumer):
         self._waiting: deque[Copy] = deque()
         self._under_way: dict[bytes, Copy] = {}
         self._remembered: dict[int, None] = {}
+        self._doubted: Counter[Queue] = Counter()  # NEW may have the next messages of so many bytes
         self._number = 0
         self._held = 0
         self._quiet_since = 0.0
@@ -177,10 +178,10 @@ class Drain(Consumer):
             return
         again = frame.header(names.REDELIVERED, V1_2) == b"true"
         if again and self._profile(End.OLD).marks_first:
-            queue.doubted = WINDOW
+            self._doubted[queue] = WINDOW
         headers = frame.headers(V1_2)
-        copy = Copy(queue, talk.session, ack, headers, frame.payload, again or queue.doubted > 0)
-        queue.doubted -= sum([len(name) + len(value) for name, value in headers]) + len(copy.body)
+        copy = Copy(queue, talk.session, ack, headers, frame.payload, again or self._doubted[queue] > 0)
+        self._doubted[queue] -= sum([len(name) + len(value) for name, value in headers]) + len(copy.body)
         if talk.session > 1 and not copy.marked:
             copy.marked = copy.key in self._remembered
         self._held += len(copy.body)

@@ -234,7 +234,7 @@ class Moves(Service):
                 followed += standing[0]
         return MoveRow(
             name, pattern, route.upstream.name, move.phase.value, move.since, count, followed, len(stays), older,
-            move.copied, move.failed, move.stopped, stays[:SHOWN], old, _some(move.away),
+            move.copied, move.failed, move.stopped, stays[:SHOWN], _some(move.away), old,
         )  # fmt: skip
 
 

@@ -86,14 +86,14 @@ class Made:
         self._moves = {
             row.name: row
             for row in (
-                MoveRow("all", "glob *", "artemis", "off", 0.0, 0, 0, 0, 0, 0, 0, "", [], "main"),
+                MoveRow("all", "glob *", "artemis", "off", 0.0, 0, 0, 0, 0, 0, 0, "", [], [], "main"),
                 MoveRow(
                     "orders", "prefix /queue/orders", "artemis", "both", self._began - 700,
-                    SESSIONS, SESSIONS - 107, 2, 5, 0, 0, "", stays, "main",
+                    SESSIONS, SESSIONS - 107, 2, 5, 0, 0, "", stays, [], "main",
                 ),
                 MoveRow(
                     "prices", f"exact /topic/{LONG[:200]}", "artemis", "shadow", self._began - 90_000,
-                    SESSIONS, SESSIONS, 0, 0, 1_234_567, 3, f"it answered ERROR: {TURNED}", [], "main",
+                    SESSIONS, SESSIONS, 0, 0, 1_234_567, 3, f"it answered ERROR: {TURNED}", [], [], "main",
                 ),
             )
         }  # fmt: skip

@@ -128,7 +128,7 @@ def full(directory: Path) -> Snapshot:
         times=(*taken.times, *times),
         destinations=(DestinationRow("/queue/a", DestinationTally(1, 2, 3, 4)),),
         certificates={"admin_tls": 2e9},
-        moves=(MoveRow("a", "prefix /queue/", "new", "shadow", 1.0, 9, 4, 2, 1, 7, 3, "it is full", []),),
+        moves=(MoveRow("a", "prefix /queue/", "new", "shadow", 1.0, 9, 4, 2, 1, 7, 3, "it is full", [], []),),
     )
 
 

@@ -273,7 +273,7 @@ def test_orders_that_are_none(file: Path, said: dict[str, object], status: int) 
 
 def test_the_sum_of_workers() -> None:
     """Sessions and counts are added; the first reason stands."""
-    one = MoveRow("a", "prefix /", "new", "both", 1.0, 3, 1, 1, 0, 4, 5, "", [["s", "no"]])
+    one = MoveRow("a", "prefix /", "new", "both", 1.0, 3, 1, 1, 0, 4, 5, "", [["s", "no"]], [])
     two = one._replace(older=1, stopped="it is full", stays=[["t", "no"]] * SHOWN)
     whole = one.plus(two)
     assert (whole.sessions, whole.followed, whole.staying, whole.older, whole.waiting) == (6, 2, 2, 1, 1)

@@ -1,7 +1,7 @@
 """A move of destinations from one upstream to another, in phases."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -190,8 +190,8 @@ class MoveRow(NamedTuple):
     failed: int
     stopped: str
     stays: list[list[str]]
+    away: list[str]
     old: str = ""
-    away: Sequence[str] = ()
 
     @property
     def waiting(self) -> int:

@@ -443,7 +443,9 @@ def test_a_copy_after_the_end_of_its_subscription() -> None:
         play.broker_reads(at="b")
         play.client_said(END)
         play.broker_reads(at="b")
-        play.broker_says(message(b"1", message_id="m", ack="k", relay_copy="relay-x-shadow-1-00000000"), at="b")
+        play.broker_says(
+            message(b"1", message_id="m", ack="k", relay_copy="relay-x-shadow-1-00000000"), at="b"
+        )
         play.nobody_gets_more()
 
 
