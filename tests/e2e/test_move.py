@@ -46,6 +46,7 @@ def followed(running: Fleet) -> bool:
 
 
 @pytest.mark.ci
+@pytest.mark.parametrize("moving", [2], ids=["two workers"], indirect=True)
 def test_under_load(moving: Fleet, client: Callable[[LibraryFacts], Client], queue: str) -> None:
     """There and back, and what was confirmed is received once; the clients see nothing of it."""
     producers = [Producer("stomp.py", client(STOMP_PY), moving.port, "1.2", queue)]

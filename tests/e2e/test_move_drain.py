@@ -155,7 +155,9 @@ def test_a_command_that_is_killed_goes_on_when_it_is_run_again(stage: Stage) -> 
 
 @pytest.mark.broker
 @pytest.mark.deep
-@pytest.mark.parametrize("fault", [KILL, CUT], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(KILL, marks=pytest.mark.long), CUT], ids=lambda each: each.name
+)
 @pytest.mark.parametrize("side", ["old", "new"])
 @pytest.mark.parametrize(
     "stage",
