@@ -71,6 +71,9 @@ _FIRST: Final = "otherwise: only the first has redelivered:true"
 _FILTER: Final = 'chosen: `map.filter = ["/topic/*"]`'
 _SIZE: Final = "chosen: `map.message_size = 1024`"
 _HOST: Final = 'chosen: `host = "/"`'
+_ANY_NUMBER: Final = (
+    '`map.headers = [{ on = "SUBSCRIBE", header = "consumer-window-size", destination = "*", add = "-1" }]`'
+)
 
 ROWS: Final = (
     # The six cells of a row are in the order of PAIRS.
@@ -385,6 +388,18 @@ ROWS: Final = (
         (_SIZE, MAPPED, _SIZE, _SIZE, MAPPED, _SIZE),
     ),
     Row(
+        "",
+        "how many come before the first ACK, where the client does not say it",
+        ("1000 messages", "10 KiB, as it is shipped", "any number"),
+        (
+            f"{CHOSEN}, {BY_DOCUMENTS}: {_ANY_NUMBER}",
+            f"{OTHERWISE}, {BY_DOCUMENTS}: any number",
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}: more",) * 2,
+            f"{OTHERWISE}, {BY_DOCUMENTS}: 1000 messages",
+            f"{CHOSEN}, {BY_DOCUMENTS}: {_ANY_NUMBER}",
+        ),
+    ),
+    Row(
         "durable",
         "a durable subscription",
         (
@@ -658,6 +673,15 @@ ROWS: Final = (
         "`request-id` of CONNECT; `session` is each product's own",
         ("is `response-id` of CONNECTED", "is `response-id` of CONNECTED", NONE),
         (*(f"{SAME}, {BY_DOCUMENTS}", f"{OTHERWISE}, {BY_DOCUMENTS}: no answer") * 2, NONE, NONE),
+    ),
+    Row(
+        "",
+        "ACK of a message whose subscription has ended",
+        ("is accepted in 1.2, and the message comes again", "ERROR; in 1.2 also the end", "ERROR"),
+        (
+            *(f"{REFUSED}{BY_BROKER}, {BY_DOCUMENTS}",) * 2,
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}", f"{SAME}, {BY_DOCUMENTS}") * 2,
+        ),
     ),
     Row(
         "",
