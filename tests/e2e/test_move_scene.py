@@ -574,6 +574,14 @@ class Scene:
         )
         self.all_flow()
 
+    def begin_anew(self) -> None:
+        """An operator begins the phase anew, if it was stopped because NEW was dead: that outlives the relay."""
+        move = self.status()
+        if move["stopped"]:
+            self.say(f"    stopped: {move['stopped']}")
+            for words in (("back", move["name"]), ("to", move["name"], move["phase"])):
+                self.operator("move", *words, "--admin", self.admin.url)
+
     def operator(self, *words: str) -> str:
         found = stomprelay(*words)
         assert found.returncode == 0, f"{words}: {found.stdout}{found.stderr}"
@@ -889,6 +897,7 @@ def test_kills(scene: Scene) -> None:
             scene.kill(broker)
             scene.all_flow()
         scene.kill_relay()
+        scene.begin_anew()
         wait_until(scene.followed, lambda: f"{scene.status()}")
         scene.all_flow()
 
