@@ -676,6 +676,15 @@ ROWS: Final = (
     ),
     Row(
         "",
+        "messages that are on their way when their subscription ends",
+        ("come, or go to others", "go to others", "go to others when the connection ends"),
+        (
+            *(f"{SAME}, {BY_DOCUMENTS}", f"{OTHERWISE}, {BY_DOCUMENTS}: they wait for the end of the connection") * 2,
+            *(f"{OTHERWISE}, {BY_DOCUMENTS}: they go to others at once",) * 2,
+        ),
+    ),
+    Row(
+        "",
         "ACK of a message whose subscription has ended",
         ("is accepted in 1.2, and the message comes again", "ERROR; in 1.2 also the end", "ERROR"),
         (

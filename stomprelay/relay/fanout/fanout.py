@@ -340,8 +340,8 @@ class Fanout:
             if receipt is not None:
                 member.link.broker_leaves()
             return False
-        if member.ended and member.link.connection.product.crossed(frame):
-            counters["errors_withheld"] += 1  # the client did not end what it is about
+        if (member.ended or target.new) and member.link.connection.product.crossed(frame):
+            counters["errors_withheld"] += 1  # the client did not end what it is about, or does not know such ERRORs
             return False
         member.resender.refused(receipt)
         member.answered(receipt or b"")

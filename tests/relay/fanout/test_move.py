@@ -530,6 +530,23 @@ def test_an_ack_for_a_new_that_was_left() -> None:
         assert play.counters["acks_stale"] == 1
 
 
+def test_what_a_new_rabbitmq_says_when_messages_and_unsubscribe_cross() -> None:
+    """Nothing went wrong: the client is not told, and the move goes on."""
+    for phase in ("both", "new"):
+        moving = Moving(phase, new=lasting("new", "b", profile=RABBITMQ))
+        with moving.play as play:
+            play.client_said(AT_A)
+            play.broker_welcomes(at="b")
+            play.broker_reads(at="b")
+            play.client_said(END)
+            play.broker_reads(at="b")
+            body = b"There is no current subscription with tag 'T_1'.\n"
+            play.broker_says(b"ERROR\nmessage:Subscription not found\n\n%b\0" % body, at="b")
+            play.nobody_gets_more()
+            assert moving.standing() == (True, "")
+            assert not moving.move.stopped
+
+
 def test_what_rabbitmq_says_when_messages_and_the_end_cross() -> None:
     """The client ended nothing, so it is not told."""
     moving = Moving("new", old=lasting("old", "a", profile=RABBITMQ))
