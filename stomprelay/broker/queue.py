@@ -2,14 +2,15 @@
 also has the output of one input of the broker: one `Send` for each leg, then all other effects.
 """
 
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
+from sys import maxsize
 
 from stomprelay.broker.message import Memory, Message
+from stomprelay.session.delivery import Positions
 from stomprelay.session.effects import Effect, Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE
@@ -33,10 +34,6 @@ class QueuedMessage:
         return self.order < other.order
 
 
-Runs = list[tuple[int, int]]
-"""Numbers of deliveries: pairs of the first and the last number of each unbroken run, in order."""
-
-
 class Unsettled:
     """Deliveries by number, each with its message-id. `len()` counts the deliveries that await an ACK. `in` tells
     whether the delivery with a message-id awaits an ACK. A transaction may hold deliveries: these await no ACK until
@@ -46,68 +43,41 @@ class Unsettled:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._by_number: dict[int, tuple[bytes, QueuedMessage]] = {}
-        self._runs: Runs = []
-        self._awaited = 0
+        self._awaited = Positions()
 
     def __len__(self) -> int:
-        return self._awaited
+        return len(self._awaited)
 
     def __iter__(self) -> Iterator[bytes]:
-        for first, last in self._runs:
-            for number in range(first, last + 1):
-                yield self._by_number[number][0]
+        for number in self._awaited:
+            yield self._by_number[number][0]
 
     def __contains__(self, message_id: object) -> bool:
-        number = self._numbers.get(message_id) if isinstance(message_id, bytes) else None
-        return number is not None and self._run(number) is not None
-
-    def _run(self, number: int) -> int | None:
-        """Return the index of the run that contains the delivery; None if a transaction holds the delivery."""
-        at = bisect_right(self._runs, (number, inf)) - 1
-        return at if at >= 0 and number <= self._runs[at][1] else None
+        return isinstance(message_id, bytes) and self._numbers.get(message_id, -1) in self._awaited
 
     def add(self, number: int, message_id: bytes, item: QueuedMessage) -> None:
         """Add a delivery that awaits an ACK."""
         self._numbers[message_id] = number
         self._by_number[number] = message_id, item
-        self.release([(number, number)])
+        self._awaited.add(number)
 
-    def hold(self, message_id: bytes) -> Runs:
+    def hold(self, message_id: bytes) -> Positions:
         """Hold the deliveries that a cumulative ACK of this message covers, and return them; empty for an unknown
         message. Later call `release` or `take` with them.
         """
-        number = self._numbers.get(message_id)
-        at = None if number is None else self._run(number)
-        if number is None or at is None:
-            return []
-        first, last = self._runs[at]
-        held = [*self._runs[:at], (first, number)]
-        self._runs[: at + 1] = [(number + 1, last)] if number < last else []
-        self._awaited -= sum(last - first + 1 for first, last in held)
-        return held
+        return self._awaited.take_below(self._numbers[message_id] + 1) if message_id in self else Positions()
 
-    def hold_all(self) -> Runs:
+    def hold_all(self) -> Positions:
         """Hold all deliveries that await an ACK, and return them. Later call `release` or `take` with them."""
-        held, self._runs, self._awaited = self._runs, [], 0
-        return held
+        return self._awaited.take_below(maxsize)
 
-    def release(self, held: Runs) -> None:
+    def release(self, held: Positions) -> None:
         """Let held deliveries await an ACK again, in their old places."""
-        runs = self._runs
-        for first, last in held:
-            self._awaited += last - first + 1
-            at = end = bisect_left(runs, (first, last))
-            if at and runs[at - 1][1] == first - 1:
-                at -= 1
-                first = runs[at][0]  # noqa: PLW2901 - the neighbours become one run
-            if end < len(runs) and runs[end][0] == last + 1:
-                last = runs[end][1]  # noqa: PLW2901
-                end += 1
-            runs[at:end] = [(first, last)]
+        self._awaited.give(held)
 
-    def take(self, held: Runs) -> list[tuple[bytes, QueuedMessage]]:
+    def take(self, held: Positions) -> list[tuple[bytes, QueuedMessage]]:
         """Forget held deliveries, and return them in their order."""
-        taken = [self._by_number.pop(number) for first, last in held for number in range(first, last + 1)]
+        taken = [self._by_number.pop(number) for number in held]
         for message_id, _ in taken:
             del self._numbers[message_id]
         return taken
@@ -118,7 +88,9 @@ class Held:
     object once, to take the messages, or give its `runs` to `Unsettled.release`.
     """
 
-    def __init__(self, take: Callable[[Runs], list[QueuedMessage]], message_id: bytes, runs: Runs) -> None:
+    def __init__(
+        self, take: Callable[[Positions], list[QueuedMessage]], message_id: bytes, runs: Positions
+    ) -> None:
         self._take = take
         self.message_id = message_id
         self.runs = runs
@@ -247,7 +219,7 @@ class Consumer:
             self._holders.remove(message_id, self)
         return Held(self.taken, message_id, runs)
 
-    def taken(self, runs: Runs) -> list[QueuedMessage]:
+    def taken(self, runs: Positions) -> list[QueuedMessage]:
         """Forget these held deliveries, and return their messages."""
         messages = self._up_to.take(runs)
         if self._holders is not None:
