@@ -679,7 +679,11 @@ ROWS: Final = (
         "messages that are on their way when their subscription ends",
         ("come, or go to others", "go to others", "go to others when the connection ends"),
         (
-            *(f"{SAME}, {BY_DOCUMENTS}", f"{OTHERWISE}, {BY_DOCUMENTS}: they wait for the end of the connection") * 2,
+            *(
+                f"{SAME}, {BY_DOCUMENTS}",
+                f"{OTHERWISE}, {BY_DOCUMENTS}: they wait for the end of the connection",
+            )
+            * 2,
             *(f"{OTHERWISE}, {BY_DOCUMENTS}: they go to others at once",) * 2,
         ),
     ),

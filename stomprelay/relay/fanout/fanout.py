@@ -341,7 +341,8 @@ class Fanout:
                 member.link.broker_leaves()
             return False
         if (member.ended or target.new) and member.link.connection.product.crossed(frame):
-            counters["errors_withheld"] += 1  # the client did not end what it is about, or does not know such ERRORs
+            # The client did not end what it is about, or does not know such ERRORs.
+            counters["errors_withheld"] += 1
             return False
         member.resender.refused(receipt)
         member.answered(receipt or b"")
