@@ -356,7 +356,7 @@ cdef bint named(
         length.end = end
     for number in range(command.count):
         name = &command.names[number]
-        if name.size == size and memcmp(text + line, name.text, size) == 0:
+        if name.size == size and name.text[0] == text[line] and memcmp(text + line, name.text, size) == 0:
             if name.want < 0:
                 if end - colon > name.begins and memcmp(text + colon + 1, name.text + size + 1, name.begins) == 0:
                     found.barred = True
