@@ -1,5 +1,6 @@
 """What is foretold of clients' frames at another product, against what a relay then does with the same frames."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
@@ -25,6 +26,8 @@ PLACED: Final = (
     b"/queue/Consumer.A.VirtualTopic.T", b"/topic/VirtualTopic.T", b"/queue/relay-temp.other.a",
 )  # fmt: skip
 """Destinations of many forms."""
+HEADERS: Final = {b"id": b"1", b"destination": b"/queue/a"}
+"""Those of a SUBSCRIBE."""
 
 
 def subscribe(number: int, place: bytes = b"/queue/a", **headers: str) -> Frame:
@@ -209,6 +212,22 @@ def test_settings_that_decide() -> None:
     ]
     assert (found.verdict, found.setting) == (Verdict.UNDECIDED, "message_size = 1024")
     assert found.place == b"/queue/a"
+
+
+def test_a_small_window() -> None:
+    """Who acknowledges many messages at once may wait at Artemis without end, unless a window is asked for."""
+    more = HEADERS | {b"ack": b"client"}
+
+    def told(headers: dict[bytes, bytes], *rows: Addition, clients: str = "activemq") -> list[str]:
+        judge = Judge(MapSettings(clients, headers=rows), "artemis")
+        found = judge.judge(SUBSCRIBE, [*headers.items()], session_of(b"s"))
+        return [each.setting for each in found if each.feature == "prefetch"]
+
+    setting = '[{ on = "SUBSCRIBE", header = "consumer-window-size", destination = "*", add = "-1" }]'
+    assert told(more) == [f"headers = {setting}"]
+    assert told(more, Addition((SUBSCRIBE,), re.compile(b".*"), b"consumer-window-size", b"-1")) == []
+    assert told(HEADERS) == told(HEADERS | {b"ack": b"auto"}) == told(more, clients="artemis") == []
+    assert told(more | {b"activemq.prefetchSize": b"5"}) == ["message_size = 1024"]
 
 
 def test_products_have_words() -> None:

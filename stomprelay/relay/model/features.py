@@ -75,6 +75,13 @@ def _feature(
     return Feature(name, commands, headers, why, values)
 
 
+PREFETCH: Final = "prefetch"
+WINDOWED: Final = {
+    "artemis": (b"consumer-window-size", "only 10 KiB come before the first ACK, as the broker is shipped")
+}
+"""The products that deliver little before the first ACK: the header that asks for more, with the value -1 for any
+number; and what a client sees.
+"""
 _SUBSCRIBING: Final = SUBSCRIBE, UNSUBSCRIBE
 TRUE: Final = re.compile(rb"(?i:true)")
 """The values with which a switch is on."""
@@ -104,7 +111,7 @@ FEATURES: Final = (
         "user-id", (SEND,), activemq=b"user-id", artemis=b"user-id", rabbitmq=Said(b"x-user-id", used=False)
     ),
     _feature(
-        "prefetch",
+        PREFETCH,
         (SUBSCRIBE,),
         activemq=Said(b"activemq.prefetchSize", Unit.MESSAGES),
         artemis=Said(b"consumer-window-size", Unit.BYTES),

@@ -10,11 +10,11 @@ from functools import lru_cache
 from sys import maxsize
 from typing import Final, NamedTuple
 
-from stomprelay.relay.model.features import FEATURES, NACKS, PLACES, SELECTORS
+from stomprelay.relay.model.features import FEATURES, NACKS, PLACES, PREFETCH, SELECTORS, WINDOWED
 from stomprelay.relay.model.mapping import LEFT_OUT, PLACED, BrokerMap, HeaderRow, Lack, MapSettings
 from stomprelay.relay.model.selector import First
 from stomprelay.session.session import Session
-from stomprelay.session.subscriptions import Subscriptions
+from stomprelay.session.subscriptions import AUTO, Subscriptions
 from stomprelay.wire.dialect import V1_2, Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import (
@@ -171,6 +171,7 @@ class Judge:
             yield Finding(SETTLING, Verdict.SAME, b"", why)
         if command is SUBSCRIBE:
             yield from self._of_acks(first, session)
+            yield from self._of_window(first)
         if command in (SEND, SUBSCRIBE):
             yield from self._of_place(command, first)
             for header in PLACED:
@@ -265,6 +266,18 @@ class Judge:
             verdict = Verdict.REFUSED if self._spoken.separate else Verdict.CHOSEN
             place = first(DESTINATION) or b""
             yield Finding(CUMULATIVE, verdict, place, error.detail, self._ignoring(CUMULATIVE))
+
+    def _of_window(self, first: First) -> Iterator[Finding]:
+        """Yield whether the broker may wait for an ACK that the client gives only after more messages."""
+        header, why = WINDOWED.get(self.product, (b"", ""))
+        if not header or self.clients == self.product or first(ACK_HEADER) in (None, AUTO):
+            return
+        place = first(DESTINATION) or b""
+        said = [name for (_, name), feature in self._names.items() if feature == PREFETCH]
+        given = [name for name, _ in self._spoken.added(SUBSCRIBE, place)]
+        if header not in given and all(first(name) is None for name in said):
+            row = f'{{ on = "SUBSCRIBE", header = "{header.decode()}", destination = "*", add = "-1" }}'
+            yield Finding(PREFETCH, Verdict.CHOSEN, place, why, f"headers = [{row}]")
 
     def _of_place(self, command: bytes, first: First) -> Iterator[Finding]:
         """Yield what the form of a destination means, and which headers a frame gets for it."""
