@@ -101,7 +101,7 @@ def test_how_the_sink_is_told(tmp_path: Path) -> None:
         (["--stomp", "Password=x"], "--stomp Password: say --passcode-file$"),
         (["--stomp", "URI=tcp://a"], "--stomp URI: say --to$"),
         (["--stomp", "timeout=1"], "--stomp timeout: unknown option; "),
-        (["--stomp", "timeoutMs=x"], "--stomp timeoutMs: must be a whole number"),
+        (["--stomp", "timeoutMs=x"], "--stomp timeoutMs: must be a positive whole number"),
         (["--to", "nowhere"], "--to: "),
         (["--to", "memory:"], "--to: "),
         (["--login", "a", "--passcode-file", "/nowhere/to/be"], "--passcode-file: .*/nowhere/to/be"),
