@@ -41,11 +41,11 @@ def idle(front: Listener, counters: Counters) -> Relay:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize(("over", "most"), [(upstream(), 2530), (movable(), 5370)], ids=["plain", "failover"])
+@pytest.mark.parametrize(("over", "most"), [(upstream(), 2540), (movable(), 5380)], ids=["plain", "failover"])
 def test_an_idle_session_is_small(over: Upstream, most: int) -> None:
     """In bytes: what is needed only until CONNECTED, or what most sessions never need, is not kept."""
     # One of eight is enough: a broker's dictionary of sessions grows in one round and not in another; the interpreter
-    # keeps objects for use again. 2,508 and 5,252 bytes are measured; up to 14 more where a round paid for those.
+    # keeps objects for use again. 2,516 and 5,260 bytes are measured; up to 14 more where a round paid for those.
     assert any(_size(over) < most for _ in range(8))
 
 

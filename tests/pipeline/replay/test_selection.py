@@ -275,7 +275,6 @@ def test_as_a_table() -> None:
     Preview(lines, {}, []).show(out)
     assert out.getvalue().splitlines() == [
         "destination    messages  octets  first  last",
-        "-------------  --------  ------  -----  ----",
         "/queue/orders     2,000       7  then   now",
         "/b                    1  12,345  a      b",
     ]
