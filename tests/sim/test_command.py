@@ -34,6 +34,7 @@ from tests.sim import test_kept
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.ci
 def test_a_look() -> None:
     """Some worlds of a fixed seed. They have a process to themselves, for the memory that others leave would count."""
     result = _alone(1, 150)

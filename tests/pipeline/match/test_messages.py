@@ -261,6 +261,7 @@ def _advance(batch: Batch, paths: Sequence[Path]) -> None:
     messages.advance(batch)
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 def test_tasks_write_the_final_rows_of_large_batches(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

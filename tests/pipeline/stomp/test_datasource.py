@@ -104,7 +104,9 @@ def test_spark_finds_it_by_the_name_of_its_package() -> None:
     assert StompDataSource.name() == "stomp"
 
 
-@pytest.mark.parametrize("ack", ["commit", pytest.param("spool", marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "ack", [pytest.param("commit", marks=pytest.mark.ci), pytest.param("spool", marks=pytest.mark.deep)]
+)
 def test_a_stream_has_each_message_once_and_goes_on(place: Place, ack: str) -> None:
     """Run after run on one checkpoint, in batches of a limited size; headers and all."""
     place.fill(0, 15)
@@ -135,6 +137,7 @@ def test_rows_are_written_and_keyed(spark: SparkSession, uri: str, queue: str) -
     assert all((b"content-length" in said) == (int(body) % 3 != 2) for body, said in found)
 
 
+@pytest.mark.ci
 def test_a_secret_is_in_nothing_that_spark_shows(place: Place) -> None:
     """Plans, what its status store keeps of executions, checkpoints, progress, errors."""
     spark, uri, queue, tmp_path = place.spark, place.uri, place.queue, place.folder
