@@ -40,13 +40,13 @@ through the phases between. Exit status: 0; 1 if the relay cannot be asked.
 
 def add(moves: Commands) -> None:
     """Add the commands."""
+    asked = [asking.relay_options(), asking.table_options()]
     for name, meaning, description in (
         ("status", "list the moves", _STATUS),
         ("next", "begin the next phase", _NEXT),
         ("back", "begin the phase before", _BACK),
         ("to", "begin any phase", _TO),
     ):
-        asked = [asking.relay_options(), asking.table_options()]
         made = command(moves, name, meaning, description, f"phases:{_PHASES}", asked)
         made.set_defaults(run=_run)
         if name != "status":

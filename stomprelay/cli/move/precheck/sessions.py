@@ -25,7 +25,7 @@ def read(admin: AdminClient, pair: Pair) -> None:
             if pair.concerns(row["listener"], None):
                 count += 1
                 clients.add(_client(row))
-                pair.report.connects.opened(row["session"], b"", (row["client_id"] or "").encode())
+                report.connects.opened(row["session"], b"", (row["client_id"] or "").encode())
                 _add(row, pair)
         except (LookupError, TypeError, AttributeError, ValueError):
             raise AdminError("the relay does not show subscriptions: is it of an older version?") from None
